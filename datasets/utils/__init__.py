@@ -1,0 +1,1 @@
+"""The base of every benchmark, and how images become batches."""

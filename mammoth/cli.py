@@ -1,0 +1,120 @@
+"""The command line: read it, run it, say how it went. Exit status 0 done, 1 failed, 2 wrong input, 130 interrupted."""
+
+import sys
+from argparse import Namespace
+
+from utils.threads import prepare_environment
+
+
+def main(argv: list[str]) -> int:
+    """Run one command line and return the exit status."""
+    prepare_environment()  # before anything imports torch
+    from mammoth import settings
+
+    try:
+        if "--list" in argv:
+            print(listing())
+            return 0
+        if not argv or set(argv) <= {"-h", "--help"}:
+            print(settings.common_parser().format_help())
+            return 0
+        resolved = settings.resolve(argv)
+    except (ValueError, FileNotFoundError) as error:
+        return _complain(error, 2)
+    if getattr(resolved.args, "help", False):
+        print(resolved.parser.format_help())
+        return 0
+    return _run(resolved, argv)
+
+
+def _run(resolved: "settings.Settings", argv: list[str]) -> int:  # type: ignore[name-defined]  # noqa: F821
+    from mammoth.runner import TrainingDiverged, run
+    from utils.loggers import LOG, setup_logging
+
+    setup_logging()
+    for notice in resolved.notices:
+        LOG.info(notice)
+    LOG.debug(Namespace(**{name: value for name, value in vars(resolved.args).items() if name != "list"}))
+    LOG.info(_headline(resolved.args))
+    try:
+        record = run(resolved.args, ["main.py", *argv])
+    except TrainingDiverged as error:
+        return _complain(error, 1)
+    except (ValueError, FileNotFoundError) as error:
+        return _complain(error, 2)
+    except OSError as error:
+        return _complain(error, 2)
+    except KeyboardInterrupt:
+        return _complain("interrupted; the record keeps the tasks done so far", 130)
+    print(summary(record.content, str(record.path)))
+    return 0
+
+
+def _complain(error: object, status: int) -> int:
+    lines = str(error).splitlines()[:2]
+    sys.stderr.write("\n".join([f"error: {lines[0] if lines else type(error).__name__}", *lines[1:]]) + "\n")
+    return status
+
+
+def _headline(args: Namespace) -> str:
+    memory = f", memory {args.buffer_size}" if getattr(args, "buffer_size", None) else ""
+    replay = f" + {args.minibatch_size} replayed" if getattr(args, "minibatch_size", None) else ""
+    return (
+        f"{args.model} on {args.dataset} ({args.dataset_config or 'default'}, {args.protocol}): {args.n_epochs} epoch(s), "
+        f"{args.batch_size}{replay} images a step, lr {args.lr:g}{memory}, seed {args.seed}"
+    )
+
+
+def listing() -> str:
+    """Return all methods, benchmarks with their configs, and networks, a line each."""
+    import models
+    from backbone import REGISTERED_BACKBONES, get_backbone_names
+    from datasets import get_config_names, get_dataset_names
+
+    lines = ["methods (--model)"]
+    lines += [f"  {name:<18}{_first_line(entry)}" for name, entry in models.get_model_names().items()]
+    lines.append("benchmarks (--dataset), with their configs (--dataset_config)")
+    for name, dataset in get_dataset_names().items():
+        lines.append(f"  {name:<18}{_first_line(dataset)} [{', '.join(get_config_names(name))}]")
+    lines.append("networks (--backbone)")
+    lines += [f"  {name:<18}{_first_line(REGISTERED_BACKBONES[name])}" for name in get_backbone_names()]
+    return "\n".join(lines)
+
+
+def _first_line(entry: object) -> str:
+    if isinstance(entry, Exception):
+        return f"(does not load: {type(entry).__name__}: {entry})"
+    return (entry.__doc__ or "").strip().splitlines()[0] if entry.__doc__ else ""
+
+
+def summary(record: dict, path: str) -> str:
+    """Return what a user wants to know at the end: the matrix, ACC and FR, time, and where the record is."""
+    from utils.loggers import format_matrix
+    from utils.metrics import anytime_average_accuracy, average_accuracy, backward_transfer, forgetting
+
+    lines = ["", "Class-IL accuracy (%)", format_matrix(record["class_il"]), ""]
+    kinds = [("Class-IL", "class_il")] if record["setting"] == "domain-il" else [("Class-IL", "class_il"), ("Task-IL", "task_il")]
+    for title, key in kinds:
+        matrix = record[key]
+        fall, transfer = forgetting(matrix), backward_transfer(matrix)
+        lines.append(
+            f"{title}: ACC {average_accuracy(matrix):.2f} %, FR {_or_dash(fall)}, BWT {_or_dash(transfer)}, "
+            f"anytime ACC {anytime_average_accuracy(matrix):.2f} %  (n=1)"
+        )
+    if record.get("forward_transfer") is not None:
+        lines.append(f"forward transfer: {record['forward_transfer']:.2f}")
+    provenance = record["provenance"]
+    rate = provenance["steps"] / max(provenance["train_s"], 1e-9)
+    lines.append(
+        f"time: {provenance['wall_s']:.1f} s in all, {rate:.1f} steps/s, {provenance['threads']} thread(s), "
+        f"{provenance['peak_memory_mb']:.0f} MB"
+    )
+    lines.append(f"record: {path}")
+    return "\n".join(lines)
+
+
+def _or_dash(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+__all__ = ["listing", "main", "summary"]

@@ -1,0 +1,233 @@
+"""A run's record: what is needed to defend its numbers.
+
+`<base_path>/<results_path>/records/<run id>/record.json` holds the resolved arguments, both accuracy matrices, a confusion matrix
+after each task, the method's own diagnostics, and where the numbers come from: code, versions, machine, data. Measures such as ACC
+and FR are computed from the matrices when a table is made. The file is written when the run starts, after each task, and at the end.
+"""
+
+import ast
+import hashlib
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import time
+from argparse import Namespace
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from mammoth import __version__
+from utils.args import MANAGEMENT
+from utils.files import write_atomically
+from utils.yaml_files import ROOT
+
+SCHEMA = 1
+ENGINE_SOURCES = (
+    "mammoth/runner.py", "models/utils/*.py", "datasets/utils/*.py", "backbone/*.py", "utils/augmentations.py",
+    "utils/buffer.py", "utils/evaluate.py", "utils/randomness.py", "utils/schedulers.py",
+)  # fmt: skip
+
+
+def run_id(args: Namespace, engine_defaults: dict[str, Any]) -> str:
+    """Return a run's name: readable, and unique for the arguments that matter.
+
+    Paths, device, threads and notes do not matter; a flag of the engine at its default does not either, so that a flag added
+    later leaves old names as they are.
+    """
+    values = {
+        name: value
+        for name, value in sorted(vars(args).items())
+        if name not in (*MANAGEMENT, "run_id", "list") and value != engine_defaults.get(name, args)
+    }
+    digest = hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()[:10]
+    words = [args.model, args.dataset, args.dataset_config or "default"]
+    if getattr(args, "buffer_size", None):
+        words.append(f"b{args.buffer_size}")
+    safe = "_".join(Path(str(word)).stem for word in words)
+    return f"{safe}_s{args.seed}_{digest}"
+
+
+# -- provenance ----------------------------------------------------------------------------------------------------------
+
+
+def _without_docstrings(source: str) -> str:
+    """Return a canonical text of a program: no comments, no layout, no docstrings."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list) and body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
+            if isinstance(body[0].value.value, str):
+                body[0].value.value = ""
+    return ast.dump(tree)
+
+
+def source_files(*classes: type) -> list[Path]:
+    """Return the files that decide what a run computes: the engine's, and those of the method and the benchmark.
+
+    Args:
+        classes: the method's class and the benchmark's.
+    """
+    files = {path for pattern in ENGINE_SOURCES for path in ROOT.glob(pattern)}
+    todo = [sys.modules[base.__module__] for cls in classes for base in cls.__mro__ if base.__module__ in sys.modules]
+    done: set[str] = set()
+    while todo:
+        module = todo.pop()
+        path = Path(getattr(module, "__file__", None) or "/")
+        if module.__name__ in done or not path.is_relative_to(ROOT) or ".venv" in path.parts:
+            continue
+        done.add(module.__name__)
+        if module.__name__.split(".")[0] in ("models", "datasets") and path.name != "__init__.py":
+            files.add(path)
+            todo += _modules_used(module)
+    return sorted(files)
+
+
+def _modules_used(module: ModuleType) -> list[ModuleType]:
+    owners = {getattr(value, "__module__", None) or getattr(value, "__name__", None) for value in vars(module).values()}
+    return [sys.modules[name] for name in owners if isinstance(name, str) and name in sys.modules]
+
+
+def source_digest(*classes: type) -> str:
+    """Return a digest of those files that changes with their code, not with comments or layout."""
+    digest = hashlib.sha256()
+    for path in source_files(*classes):
+        digest.update(_without_docstrings(path.read_text(encoding="utf-8")).encode())
+    return digest.hexdigest()[:12]
+
+
+@lru_cache(maxsize=1)
+def code_version() -> dict[str, Any]:
+    """Return the commit that the code stands at, and whether it has changes since; `unknown` outside a git checkout."""
+    try:
+        commit = _git("rev-parse", "--short=12", "HEAD")
+        dirty = bool(_git("status", "--porcelain", "--untracked-files=no"))
+    except (OSError, subprocess.SubprocessError):
+        return {"commit": "unknown", "dirty": None}
+    return {"commit": commit, "dirty": dirty}
+
+
+def _git(*words: str) -> str:
+    command = ["git", "-C", str(ROOT), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout.strip()
+
+
+@lru_cache(maxsize=1)
+def versions() -> dict[str, str]:
+    """Return the versions of Python, of this project and of the libraries that compute."""
+    found = {"python": platform.python_version(), "mammoth": __version__}
+    for name in ("torch", "numpy"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "unknown"
+    return found
+
+
+def cpu_name() -> str:
+    """Return the processor's name."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def peak_memory_mb() -> float:
+    """Return the process's largest resident memory so far, in MB (10^6 bytes)."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6, 1)
+
+
+# -- the record ----------------------------------------------------------------------------------------------------------
+
+
+def results_folder(args: Namespace) -> Path:
+    """Return the folder of all results."""
+    return Path(args.base_path) / args.results_path
+
+
+class Record:
+    """One run's record, kept on disk while the run goes on.
+
+    Args:
+        args: the resolved arguments, with `run_id`.
+        command: the command line.
+
+    Raises:
+        OSError: the folder cannot be made or written.
+    """
+
+    def __init__(self, args: Namespace, command: list[str]) -> None:
+        self.path = results_folder(args) / "records" / args.run_id / "record.json"
+        self.started = time.monotonic()
+        self.content: dict[str, Any] = {
+            "schema": SCHEMA,
+            "run_id": args.run_id,
+            "status": "running",
+            "args": {name: value for name, value in vars(args).items() if name not in ("list", "run_id")},
+            "command": command,
+            "class_il": [],
+            "task_il": [],
+            "confusion": [],
+            "diagnostics": [],
+            "provenance": {
+                **code_version(),
+                "versions": versions(),
+                "host": platform.node(),
+                "pid": os.getpid(),
+                "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+            },
+        }
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.save()
+
+    def __getitem__(self, key: str) -> Any:
+        return self.content[key]
+
+    def update(self, **values: Any) -> None:
+        """Set entries of the record."""
+        self.content.update(values)
+
+    def add_stage(self, class_il: list[float], task_il: list[float], confusion: Any, diagnostics: dict[str, Any]) -> None:
+        """Append what an evaluation found and what the method reports, and save."""
+        entries = dict(class_il=class_il, task_il=task_il, confusion=confusion, diagnostics=diagnostics)
+        for name, value in entries.items():
+            self.content[name].append(value)
+        self.save()
+
+    def finish(self, status: str, reason: str | None = None) -> None:
+        """Close the record as `done`, `failed` or `interrupted`, with time and memory taken, and save."""
+        self.content["status"] = status
+        if reason:
+            self.content["reason"] = reason
+        self.content["provenance"] |= {
+            "wall_s": round(time.monotonic() - self.started, 2),
+            "peak_memory_mb": peak_memory_mb(),
+        }
+        self.save()
+
+    def save(self) -> None:
+        """Write the file, whole or not at all."""
+        write_atomically(self.path, json.dumps(self.content, separators=(",", ":"), default=str) + "\n")
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """Read a record.
+
+    Raises:
+        ValueError: the file is no whole record of a schema known here; names it.
+        FileNotFoundError: no such file.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"{path} is corrupt: {error}") from error
+    if not isinstance(content, dict) or content.get("schema") != SCHEMA or "status" not in content:
+        raise ValueError(f"{path} is no record of schema {SCHEMA}")
+    return content

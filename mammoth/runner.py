@@ -1,0 +1,229 @@
+"""One run: build, then for each task begin, observe over batches, end, evaluate; then the record is closed.
+
+One function for an epoch, one for a task, one for a run, and no word about any single method.
+"""
+
+import os
+import time
+from argparse import Namespace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from backbone import get_backbone
+from datasets import ContinualDataset, get_dataset
+from mammoth import records
+from mammoth.records import Record
+from models import ContinualModel, get_model
+from utils import conf, randomness
+from utils.evaluate import evaluate_tasks
+from utils.loggers import LOG, print_accuracies
+from utils.metrics import forward_transfer
+from utils.schedulers import get_scheduler
+from utils.status import TaskBar
+from utils.threads import RunSlot, choose_threads
+
+CHECK_EVERY = 50  # steps between two looks at the losses of a GPU, where each look waits for the device
+
+
+class TrainingDiverged(Exception):
+    """A loss that is not finite."""
+
+
+class Parts(NamedTuple):
+    """What a run is made of."""
+
+    model: ContinualModel
+    dataset: ContinualDataset
+
+
+class LossWatch:
+    """Stops the run at the first loss that is not finite, without waiting for a GPU at each step."""
+
+    def __init__(self, model: ContinualModel, task: int) -> None:
+        self.model = model
+        self.task = task
+        self._pending: list[tuple[int, dict[str, Any]]] = []
+
+    def look(self, observed: dict[str, Any]) -> None:
+        """Note a step's losses; check them now, or every `CHECK_EVERY` steps if they live on a GPU."""
+        loss = observed["loss"]
+        if not isinstance(loss, Tensor):
+            loss = torch.tensor(float(loss))
+        self._pending.append((self.model.task_iteration, {**observed, "loss": loss}))
+        if loss.device.type == "cpu" or len(self._pending) >= CHECK_EVERY:
+            self.check()
+
+    def check(self) -> None:
+        """Raise `TrainingDiverged` if a loss noted since the last check is not finite."""
+        pending, self._pending = self._pending, []
+        finite = [bool(seen["loss"].isfinite()) for _, seen in pending] if len(pending) < 2 else None
+        if finite is None:
+            finite = torch.stack([seen["loss"].detach().float() for _, seen in pending]).isfinite().tolist()
+        for (step, seen), good in zip(pending, finite, strict=True):
+            if not good:
+                parts = ", ".join(f"{name} {float(value):g}" for name, value in seen.items())
+                rate = self.model.opt.param_groups[0]["lr"]
+                raise TrainingDiverged(
+                    f"the loss is not finite at step {step} of task {self.task + 1} (lr {rate:g}; {parts}).\n"
+                    "Try a lower --lr."
+                )
+
+
+def build(args: Namespace) -> Parts:
+    """Seed everything and build benchmark, network and method.
+
+    Raises:
+        ValueError: the arguments do not fit the method, the benchmark or the network.
+    """
+    conf.set_random_seed(args.seed)
+    conf.base_path(args.base_path)
+    dataset = get_dataset(args)
+    with randomness.initialisation():
+        backbone = get_backbone(args)
+    model = get_model(args, backbone, dataset.get_loss(), dataset.get_transform(), dataset)
+    LOG.info("Using backbone: %s", args.backbone)
+    model.to(model.device)
+    if any(parameter.dim() == 4 for parameter in model.net.parameters()):
+        model.net.to(memory_format=torch.channels_last)
+    return Parts(model, dataset)
+
+
+def train_epoch(parts: Parts, epoch: int, watch: LossWatch, bar: TaskBar, scheduler: Any) -> None:
+    """Go once over the task's images."""
+    model, dataset = parts
+    loader = dataset.train_loader
+    assert loader is not None
+    for step, (inputs, labels, not_aug_inputs, *extras) in enumerate(loader):
+        if model.args.debug_mode and step > model.get_debug_iters():
+            break
+        fields = dict(zip(loader.dataset.extra_return_fields, extras, strict=True))
+        observed = model.meta_observe(inputs, labels, not_aug_inputs, epoch=epoch, **fields)
+        watch.look(observed)
+        bar.update(observed["loss"])
+        if scheduler is not None and model.args.scheduler_mode == "iter":
+            scheduler.step()
+
+
+def train_task(parts: Parts) -> None:
+    """Train on the task whose loaders were made last: begin, all epochs, end."""
+    model, dataset = parts
+    args = model.args
+    model.net.train()
+    model.meta_begin_task(dataset)
+    scheduler = get_scheduler(model, args, reload_optim=True)
+    watch = LossWatch(model, dataset.current_task)
+    assert dataset.train_loader is not None
+    steps = len(dataset.train_loader) * args.n_epochs
+    bar = TaskBar(steps, dataset.current_task + 1, dataset.n_training_tasks, bool(args.non_verbose))
+    try:
+        for epoch in range(args.n_epochs):
+            model.meta_begin_epoch(epoch, dataset)
+            train_epoch(parts, epoch, watch, bar, scheduler)
+            if scheduler is not None and args.scheduler_mode == "epoch":
+                scheduler.step()
+            model.meta_end_epoch(epoch, dataset)
+    finally:
+        bar.close()
+    watch.check()
+    model.meta_end_task(dataset)
+
+
+def train(model: ContinualModel, dataset: ContinualDataset, args: Namespace, record: Record) -> None:
+    """Go through the tasks, evaluating after each, into the record."""
+    parts = Parts(model, dataset)
+    tasks = dataset.n_training_tasks
+    before: list[float] = []
+    spent = {"train_s": 0.0, "evaluate_s": 0.0, "steps": 0}
+    for task in range(min(tasks, args.stop_after or tasks)):
+        dataset.get_data_loaders()
+        started = time.perf_counter()
+        if args.enable_other_metrics and task > 0:
+            before += evaluate_tasks(model, dataset, range(task, task + 1)).class_il
+        train_task(parts)
+        trained = time.perf_counter()
+        found = evaluate_tasks(model, dataset, range(len(dataset.test_loaders)))
+        accuracies = (found.class_il, found.task_il)
+        model.meta_end_eval(dataset, accuracies)
+        print_accuracies(dataset.SETTING, *accuracies, joint=dataset.joint)
+        diagnostics = dict(getattr(model, "diagnostics", {}))
+        if diagnostics:
+            LOG.info("task %d: %s", task + 1, ", ".join(f"{name} {value:.4g}" for name, value in diagnostics.items()))
+        spent["train_s"] += trained - started
+        spent["evaluate_s"] += time.perf_counter() - trained
+        spent["steps"] += model.task_iteration
+        record["provenance"].update({name: round(value, 2) for name, value in spent.items()})
+        record.add_stage(*accuracies, found.confusion, diagnostics)
+    if args.enable_other_metrics:
+        record.update(forward_transfer=forward_transfer(before, _untrained_accuracies(args, dataset)[1:]))
+
+
+def _untrained_accuracies(args: Namespace, dataset: ContinualDataset) -> list[float]:
+    """Return the accuracy of a fresh network on each task that was trained."""
+    with randomness.initialisation():
+        backbone = get_backbone(args)
+    model = get_model(args, backbone, dataset.get_loss(), dataset.get_transform(), dataset)
+    model.to(model.device)
+    return evaluate_tasks(model, dataset, range(len(dataset.test_loaders))).class_il
+
+
+def run(args: Namespace, command: list[str]) -> Record:
+    """Do one run and return its closed record.
+
+    Raises:
+        ValueError, FileNotFoundError: the arguments or the data are wrong; nothing has been trained.
+        OSError: the results folder cannot be written.
+        TrainingDiverged: a loss that is not finite; the record is marked failed.
+        KeyboardInterrupt: the record is marked interrupted.
+    """
+    with RunSlot() as slot:
+        torch.set_num_threads(choose_threads(args.threads, slot.others()))
+        records.results_folder(args).mkdir(parents=True, exist_ok=True)
+        parts = build(args)
+        data = describe_data(parts.dataset)
+        record = Record(args, command)
+        record.update(data=data, **describe_tasks(parts.dataset))
+        record["provenance"].update(describe_machine(parts))
+        try:
+            train(*parts, args, record)
+        except TrainingDiverged as error:
+            record.finish("failed", str(error).splitlines()[0])
+            raise
+        except KeyboardInterrupt:
+            record.finish("interrupted", "stopped by the user")
+            raise
+        record.finish("done")
+    return record
+
+
+def describe_data(dataset: ContinualDataset) -> dict[str, Any]:
+    """Read the images and say what they are."""
+    counts = {split: len(dataset.split(train)) for split, train in (("train", True), ("test", False))}
+    kind = dataset.data_kind()
+    return {"name": dataset.NAME, **counts, "fingerprint": dataset.fingerprint(), "kind": kind}
+
+
+def describe_tasks(dataset: ContinualDataset) -> dict[str, Any]:
+    """Return what a reader of the matrices needs: the classes of each task, in order."""
+    return {
+        "setting": dataset.SETTING,
+        "class_order": dataset.class_order,
+        "class_names": dataset.get_class_names(),
+        "task_sizes": dataset.task_sizes,
+        "joint": dataset.joint,
+    }
+
+
+def describe_machine(parts: Parts) -> dict[str, Any]:
+    """Return what a run computes with: device, threads, code, parameters."""
+    model, dataset = parts
+    device = torch.cuda.get_device_name(model.device) if model.device.type == "cuda" else records.cpu_name()
+    classes = (type(model), type(dataset))
+    return {
+        "device": f"{model.device.type}: {device}",
+        "threads": torch.get_num_threads(),
+        "cores": os.cpu_count(),
+        "source_digest": records.source_digest(*classes),
+        "parameters": sum(parameter.numel() for parameter in model.net.parameters()),
+    }

@@ -1,0 +1,222 @@
+"""From the command line to one resolved Namespace.
+
+Each value comes from the first of these that gives one: the command line, the method's YAML file, the method's own defaults, the
+benchmark's YAML file, the parser.
+"""
+
+import inspect
+import os
+import secrets
+from argparse import Namespace
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import models
+from backbone import backbone_flags
+from datasets import config_path, get_config_names, get_dataset_class, read_config
+from mammoth import records
+from utils.args import (
+    Parser, actions_by_name, add_choice_args, add_experiment_args, add_management_args, convert, number, yes_or_no,
+)  # fmt: skip
+from utils.registry import canonical, nearest
+from utils.yaml_files import ROOT, read_yaml
+
+BUNDLED = "seq-digits"
+MEMORY_FLAGS = ("buffer_size", "buffer_per_class", "minibatch_size")
+MODEL_CONFIGS = ROOT / "models" / "config"
+
+
+@dataclass
+class Settings:
+    """The outcome: the resolved arguments, what to tell the user, and the parser (for `--help`)."""
+
+    args: Namespace
+    parser: Parser
+    notices: list[str] = field(default_factory=list)
+
+
+def common_parser() -> Parser:
+    """Return a parser with the flags that every run has."""
+    parser = Parser(prog="main.py", description=DESCRIPTION, epilog=EPILOG)
+    add_choice_args(parser.add_argument_group("what to run"))
+    parser.add_argument("--list", action="store_true", help="print all methods, benchmarks, configs and networks")
+    add_experiment_args(parser.add_argument_group("training and evaluation"))
+    add_management_args(parser.add_argument_group("where and how"))
+    return parser
+
+
+DESCRIPTION = "Train a method of continual learning on a sequence of tasks, and record how well it remembers."
+EPILOG = """examples:
+  main.py --model pvbf                                         bundled digits, seconds
+  main.py --model pvbf --dataset seq-cifar10 --dataset_config online --buffer_per_class 500 --seed 0
+  main.py --model pvbf --dataset seq-cifar10 --help            adds that method's and that benchmark's flags"""
+
+
+def first_choices(argv: list[str]) -> Namespace:
+    """Read the flags that decide which other flags there are."""
+    parser = Parser(add_help=False)
+    add_choice_args(parser)
+    parser.add_argument("--buffer_size")
+    parser.add_argument("--buffer_per_class")
+    return parser.parse_known_args(argv)[0]
+
+
+def model_config_path(model: str) -> Path:
+    """Return the path of a method's YAML file (it need not exist)."""
+    stem = canonical(model).replace("-", "_")
+    return MODEL_CONFIGS / f"{stem}.yaml"
+
+
+def model_settings(model: str, protocol: str, dataset: str, which: str, buffer_size: str | None) -> dict[str, Any]:
+    """Return a method's settings from its YAML file: `default`, the protocol's, and with `which="best"` the published ones.
+
+    Raises:
+        ValueError: unknown `which`, or nothing published for this benchmark and memory; says what there is.
+    """
+    if which not in ("default", "base", "best"):
+        raise ValueError(f"unknown --model_config {which!r}; there are: default, best")
+    path = model_config_path(model)
+    content = read_yaml(path) if path.is_file() else {}
+    settings = {**(content.get("default") or {}), **(content.get(protocol) or {})}
+    if which != "best":
+        return settings
+    published = {key: value for key, value in content.items() if key not in ("default", "online", "offline")}
+    if dataset not in published:
+        raise ValueError(f"--model_config best: nothing published for {model} on {dataset}; {_listing(published)}")
+    entry = published[dataset] or {}
+    sizes = {str(key): value for key, value in entry.items() if isinstance(key, int)}
+    settings |= {key: value for key, value in entry.items() if not isinstance(key, int)}
+    if sizes and str(buffer_size) not in sizes:
+        raise ValueError(
+            f"--model_config best: {model} on {dataset} has values for --buffer_size {', '.join(sizes)}, not {buffer_size}"
+        )
+    return settings | (sizes.get(str(buffer_size)) or {})
+
+
+def _listing(published: dict[str, Any]) -> str:
+    return f"there are: {', '.join(published)}" if published else "no entry at all"
+
+
+def resolve(argv: list[str]) -> Settings:
+    """Resolve a command line.
+
+    Raises:
+        ValueError: anything that is wrong with it, in one or two lines.
+    """
+    chosen = first_choices(argv)
+    if chosen.model is None:
+        raise ValueError(f"--model is missing; {nearest('', models.get_model_names())}")
+    model_class = models.get_model_class(chosen.model)
+    notices = []
+    if chosen.dataset is None:
+        chosen.dataset = BUNDLED
+        notices.append(
+            f"no --dataset given: running {BUNDLED}, which is bundled; "
+            "the paper's benchmark is --dataset seq-cifar10 --dataset_config online"
+        )
+    dataset_class = get_dataset_class(chosen.dataset)
+    dataset_name = canonical(dataset_class.NAME)
+    facts, dataset_flags = read_config(dataset_name, chosen.dataset_config)
+    protocol = dataset_flags.pop("protocol", "offline")
+    backbone = chosen.backbone or dataset_flags.get("backbone")
+    if backbone is None:
+        raise ValueError(f"--backbone is missing: {dataset_name} names none")
+
+    parser = common_parser()
+    model_defaults = _add_method_flags(parser, model_class)
+    dataset_class.get_parser(parser.add_argument_group(f"benchmark {dataset_name}"))
+    _add_backbone_flags(parser, backbone)
+
+    model_yaml = model_settings(model_class.NAME, protocol, dataset_name, chosen.model_config, chosen.buffer_size)
+    defaults = _checked(parser, dataset_flags, config_path(dataset_name, chosen.dataset_config), MEMORY_FLAGS)
+    defaults |= model_defaults
+    defaults |= _checked(parser, model_yaml, model_config_path(model_class.NAME), ())
+    engine_defaults = {name: action.default for name, action in actions_by_name(common_parser()).items()}
+    parser.set_defaults(**defaults)
+    for name, action in actions_by_name(parser).items():
+        action.required = action.required and name not in defaults
+    if "-h" in argv or "--help" in argv:
+        return Settings(Namespace(help=True), parser, notices)
+    _refuse_memory_flags(parser, model_class.NAME, argv)
+
+    args = parser.parse_strictly(argv)
+    args.model, args.dataset, args.backbone = canonical(model_class.NAME), dataset_name, canonical(backbone)
+    args.protocol = protocol
+    size = facts.get("SIZE", dataset_class.SIZE)
+    args.num_classes = facts.get("N_CLASSES", dataset_class.N_CLASSES)
+    args.input_height, args.input_channels = size[0], size[2]
+    given = {word[2:].split("=", 1)[0] for word in argv if word.startswith("--")}
+    _settle(args, parser, given)
+    if protocol == "offline" and args.n_epochs == 1 and "n_epochs" in given and "online" in get_config_names(dataset_name):
+        notices.append(
+            "--n_epochs 1 alone changes the number of passes; the paper's online protocol is --dataset_config online"
+        )
+    args.run_id = records.run_id(args, engine_defaults)
+    return Settings(args, parser, notices)
+
+
+def _add_method_flags(parser: Parser, model_class: type[models.ContinualModel]) -> dict[str, Any]:
+    """Add the method's flags; return the defaults that it sets for other flags."""
+    before = dict(parser._defaults)
+    known = set(actions_by_name(parser))
+    model_class.get_parser(parser.add_argument_group(f"method {model_class.NAME}"))
+    return {
+        name: value for name, value in parser._defaults.items() if name in known and before.get(name, parser) != value
+    }
+
+
+def _add_backbone_flags(parser: Parser, backbone: str) -> None:
+    group = parser.add_argument_group(f"network {canonical(backbone)}")
+    for name, parameter in backbone_flags(backbone).items():
+        kind: Any = number(int, 1) if isinstance(parameter.default, int) else str
+        default = None if parameter.default is inspect.Parameter.empty else parameter.default
+        group.add_argument(f"--{name}", type=kind, default=default, metavar="N", help="the network's own")
+
+
+def _checked(parser: Parser, values: dict[str, Any], path: Path | None, ignored: tuple[str, ...]) -> dict[str, Any]:
+    """Read YAML values as their flags would; those in `ignored` may belong to no flag of this method.
+
+    Raises:
+        ValueError: an unknown key, or a bad value; names file and key.
+    """
+    actions = actions_by_name(parser)
+    for name in values:
+        if name not in actions and name not in ignored:
+            raise ValueError(f"{path}: unknown key {name!r}; {nearest(name, actions)}")
+    return {name: convert(actions[name], value, str(path)) for name, value in values.items() if name in actions}
+
+
+def _refuse_memory_flags(parser: Parser, model: str, argv: list[str]) -> None:
+    for name in MEMORY_FLAGS:
+        if name not in actions_by_name(parser) and any(word.split("=", 1)[0] == f"--{name}" for word in argv):
+            raise ValueError(f"--{name}: {model} keeps no memory; leave the flag out")
+
+
+def _settle(args: Namespace, parser: Parser, given: set[str]) -> None:
+    """Fill in what follows from other values, and refuse what does not go together."""
+    for name in ("lr", "batch_size", "n_epochs"):
+        if getattr(args, name) is None:
+            raise ValueError(f"--{name} is missing: neither {args.model} nor {args.dataset} has a default for it")
+    if "buffer_size" in actions_by_name(parser):
+        _settle_memory(args, given)
+    if args.verify_data is None:
+        args.verify_data = yes_or_no(os.environ.get("MAMMOTH_VERIFY_DATA", "1"))
+    if args.optim_nesterov and not args.optim_mom:
+        raise ValueError("--optim_nesterov 1 needs a momentum: give --optim_mom, for example 0.9")
+    if args.seed is None:
+        args.seed = secrets.randbits(31)
+
+
+def _settle_memory(args: Namespace, given: set[str]) -> None:
+    """Turn `--buffer_per_class` into a total. Raises ValueError when both or neither are there."""
+    if {"buffer_size", "buffer_per_class"} <= given:
+        raise ValueError("--buffer_size (in total) and --buffer_per_class exclude each other: give one")
+    if "buffer_size" in given:
+        args.buffer_per_class = None
+    elif args.buffer_per_class is not None:
+        args.buffer_size = args.buffer_per_class * args.num_classes
+    if args.buffer_size is None:
+        raise ValueError(f"--buffer_size or --buffer_per_class is missing: {args.model} needs a memory")
+    if args.minibatch_size is None:
+        args.minibatch_size = args.batch_size

@@ -1,0 +1,40 @@
+"""Methods by name: every file here that defines a `ContinualModel` is one."""
+
+from argparse import Namespace
+from collections.abc import Callable
+from typing import Any
+
+from backbone import MammothBackbone
+from models.utils.continual_model import ContinualModel
+from utils.registry import Registry
+
+_registry: Registry[ContinualModel] = Registry("method", __name__, __path__, ContinualModel)
+
+
+def get_model_names() -> dict[str, type[ContinualModel] | Exception]:
+    """Return each method's class, or the exception that kept its file from loading, by name."""
+    return _registry.entries()
+
+
+def get_model_class(name: str | Namespace) -> type[ContinualModel]:
+    """Return the class of a method.
+
+    Raises:
+        ValueError: no such method, or its file does not load; says which there are, or why.
+    """
+    return _registry.get(name.model if isinstance(name, Namespace) else name)
+
+
+def register_model(name: str) -> Callable[[type[ContinualModel]], type[ContinualModel]]:
+    """Decorate a class to make it a method without a file in `models/`."""
+    return _registry.register(name)
+
+
+def get_model(
+    args: Namespace, backbone: MammothBackbone, loss: Callable[..., Any], transform: Any, dataset: Any
+) -> ContinualModel:
+    """Build the method that `args.model` names."""
+    return get_model_class(args)(backbone, loss, args, transform, dataset)
+
+
+__all__ = ["ContinualModel", "get_model", "get_model_class", "get_model_names", "register_model"]

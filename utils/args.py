@@ -1,0 +1,179 @@
+"""The command line's flags, by group, and the types that check their values."""
+
+import argparse
+import math
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn
+
+from utils import binary_to_boolean_type
+from utils.registry import nearest
+
+Container = Any  # an ArgumentParser or one of its groups: argparse names no common public type
+
+
+class Parser(ArgumentParser):
+    """An argparse parser whose errors are `ValueError`s of one or two lines, with the nearest valid flag."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(allow_abbrev=False, formatter_class=_HelpFormatter, **options)
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of printing the usage and exiting."""
+        raise ValueError(message.removeprefix("argument "))
+
+    def parse_strictly(self, argv: list[str]) -> Namespace:
+        """Parse; raises ValueError for an unknown flag, a flag given twice, or a bad value."""
+        given = [word.split("=", 1)[0] for word in argv if word.startswith("--")]
+        twice = {flag for flag in given if given.count(flag) > 1 and not self._repeatable(flag)}
+        if twice:
+            raise ValueError(f"{', '.join(sorted(twice))}: given more than once")
+        known, unknown = self.parse_known_args(argv)
+        for word in unknown:
+            flag = word.split("=", 1)[0]
+            hint = nearest(flag, self._option_string_actions) if flag.startswith("-") else "flags start with --"
+            raise ValueError(f"unknown flag {flag}; {hint if 'there are' not in hint else 'see --help'}")
+        return known
+
+    def _repeatable(self, flag: str) -> bool:
+        return isinstance(self._option_string_actions.get(flag), argparse._AppendAction)
+
+
+class _HelpFormatter(argparse.HelpFormatter):
+    """Wide enough to read; shows each flag's default."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=34, width=120)
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        if action.default in (None, "", argparse.SUPPRESS) or not action.option_strings or action.nargs == 0:
+            return action.help
+        return f"{action.help} (default: {str(action.default).replace('%', '%%')})"
+
+    def _format_usage(self, usage: Any, actions: Any, groups: Any, prefix: Any) -> str:
+        return f"usage: {self._prog} --model NAME [--dataset NAME] [--dataset_config NAME] [flags]\n\n"
+
+
+def number(
+    kind: Callable[[str], Any], low: float = -math.inf, high: float = math.inf, open_low: bool = False
+) -> Callable[[str], Any]:
+    """Return an argparse type: an int or float in [low, high], or in (low, high] if `open_low`."""
+
+    def read(text: str) -> Any:
+        try:
+            value = kind(text)
+        except ValueError as error:
+            what = "a whole number" if kind is int else "a number"
+            raise argparse.ArgumentTypeError(f"{text!r} is not {what}") from error
+        if not low <= value <= high or (open_low and value == low) or not math.isfinite(value):
+            bounds = f"{'above' if open_low else 'at least'} {low:g}" if high == math.inf else f"from {low:g} to {high:g}"
+            raise argparse.ArgumentTypeError(f"{text} is out of range; it must be {bounds}")
+        return value
+
+    return read
+
+
+def one_of(*names: str) -> Callable[[str], str]:
+    """Return an argparse type: one of these words; the error names the nearest."""
+
+    def read(text: str) -> str:
+        if text not in names:
+            raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(names)}")
+        return text
+
+    return read
+
+
+def yes_or_no(text: str) -> int:
+    """Read 0, 1, true, false, yes or no; an argparse type."""
+    try:
+        return binary_to_boolean_type(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def add_rehearsal_args(parser: Container) -> None:
+    """Add the flags of a method with a memory, to a parser or an argument group."""
+    positive = number(int, 1)
+    parser.add_argument("--buffer_size", type=positive, metavar="N", help="memory: images in total")
+    parser.add_argument("--buffer_per_class", type=positive, metavar="N", help="memory: images per class")
+    parser.add_argument("--minibatch_size", type=positive, metavar="N", help="replayed images per step")
+
+
+def add_choice_args(parser: Container) -> None:
+    """Add the flags that choose what is run; they are read before all others."""
+    parser.add_argument("--model", metavar="NAME", help="the method (--list shows all)")
+    parser.add_argument("--dataset", metavar="NAME", help="the benchmark (--list shows all)")
+    parser.add_argument("--dataset_config", metavar="NAME", help="one of the benchmark's configs, or a YAML file")
+    parser.add_argument("--model_config", metavar="NAME", default="default", help="default, or best: published values")
+    parser.add_argument("--backbone", metavar="NAME", help="the network (default: the benchmark's)")
+
+
+def add_experiment_args(parser: Container) -> None:
+    """Add the flags that change what is learnt."""
+    positive, rate = number(int, 1), number(float, 0, open_low=True)
+    share = number(float, 0, 99.99)
+    parser.add_argument("--seed", type=number(int, 0), metavar="N", help="every random choice follows from it; drawn if absent")
+    parser.add_argument("--lr", type=rate, metavar="X", help="learning rate")
+    parser.add_argument("--batch_size", type=positive, metavar="N", help="stream images per step")
+    parser.add_argument("--n_epochs", type=positive, metavar="N", help="passes over each task")
+    parser.add_argument("--optimizer", type=one_of("sgd", "adam", "adamw"), default="sgd", metavar="NAME", help="sgd, adam or adamw")
+    parser.add_argument("--optim_wd", type=number(float, 0), default=0.0, metavar="X", help="weight decay")
+    parser.add_argument("--optim_mom", type=number(float, 0, 1), default=0.0, metavar="X", help="momentum")
+    parser.add_argument("--optim_nesterov", type=yes_or_no, default=0, metavar="0|1", help="Nesterov momentum")
+    parser.add_argument("--lr_scheduler", type=one_of("none", "multisteplr", "cosine"), metavar="NAME", help="none, multisteplr or cosine")
+    parser.add_argument("--scheduler_mode", type=one_of("epoch", "iter"), default="epoch", metavar="NAME", help="step the schedule each epoch or iter")
+    parser.add_argument("--lr_milestones", default="", metavar="A,B", help="epochs at which multisteplr lowers the rate")
+    parser.add_argument("--sched_multistep_lr_gamma", type=rate, default=0.1, metavar="X", help="factor at each milestone")
+    parser.add_argument("--drop_last", type=yes_or_no, default=0, metavar="0|1", help="leave out a task's last batch if it is short")
+    parser.add_argument("--joint", type=yes_or_no, default=0, metavar="0|1", help="train on all classes at once, as one task")
+    parser.add_argument("--eval_classes", type=one_of("all", "seen"), default="seen", metavar="all|seen", help="Class-IL: argmax over all outputs, or the classes seen")
+    parser.add_argument("--validation", type=share, default=0.0, metavar="X", help="evaluate on this percentage (below 1: fraction) of the training images, held out")
+    parser.add_argument("--permute_classes", type=yes_or_no, default=0, metavar="0|1", help="shuffle the class order (by the seed)")
+    parser.add_argument("--custom_class_order", metavar="A,B,..", help="the classes in order of appearance")
+    parser.add_argument("--custom_task_order", metavar="A,B,..", help="the tasks in order of appearance, from 0")
+    parser.add_argument("--debug_mode", type=yes_or_no, default=0, metavar="0|1", help="a few steps per task")
+    parser.add_argument("--stop_after", type=positive, metavar="N", help="end after N tasks")
+
+
+def add_management_args(parser: Container) -> None:
+    """Add the flags that change where and how a run happens, never what it computes."""
+    parser.add_argument("--base_path", default="./data/", metavar="DIR", help="folder of the data and the results")
+    parser.add_argument("--results_path", default="results/", metavar="DIR", help="folder of the results, inside --base_path")
+    parser.add_argument("--checkpoint_path", default="./checkpoints/", metavar="DIR", help="folder of the checkpoints")
+    parser.add_argument("--device", metavar="NAME", help="cpu, cuda:0, ... (default: the first GPU, else the CPU)")
+    parser.add_argument("--threads", type=number(int, 0), default=0, metavar="N", help="CPU threads; 0: all cores, shared with other runs")
+    parser.add_argument("--verify_data", type=yes_or_no, metavar="0|1", help="insist on the published files' MD5 (default: 1, or MAMMOTH_VERIFY_DATA)")
+    parser.add_argument("--non_verbose", type=yes_or_no, default=0, metavar="0|1", help="no progress bar")
+    parser.add_argument("--enable_other_metrics", type=yes_or_no, default=0, metavar="0|1", help="also measure forward transfer")
+    parser.add_argument("--notes", metavar="TEXT", help="kept in the record")
+
+
+MANAGEMENT = ("base_path", "results_path", "checkpoint_path", "device", "threads", "verify_data", "non_verbose", "notes")
+
+
+def actions_by_name(parser: ArgumentParser) -> dict[str, argparse.Action]:
+    """Return a parser's flags by the name of their value."""
+    return {action.dest: action for action in parser._actions if action.dest != "help"}
+
+
+def convert(action: argparse.Action, value: Any, where: str) -> Any:
+    """Read a YAML value as the flag of that name would.
+
+    Raises:
+        ValueError: the value is not one that the flag takes; names where it stands.
+    """
+    if value is None:
+        return None
+    text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    try:
+        read = action.type(text) if callable(action.type) else value if action.type is None else text
+    except (argparse.ArgumentTypeError, TypeError, ValueError) as error:
+        raise ValueError(f"{where}: {action.dest}: {error}") from error
+    if action.choices is not None and read not in action.choices:
+        raise ValueError(f"{where}: {action.dest}: {read!r} is not one of {_listed(action.choices)}")
+    return read
+
+
+def _listed(values: Iterable[Any]) -> str:
+    return ", ".join(map(str, values))

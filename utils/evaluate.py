@@ -1,0 +1,70 @@
+"""Accuracy over the tasks so far, Class-IL and Task-IL, and the confusion matrix, in one pass over the test images."""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Evaluation(NamedTuple):
+    """What an evaluation found. Accuracies in percent, one entry a task."""
+
+    class_il: list[float]
+    task_il: list[float]
+    confusion: list[list[int]]  # row: true class, column: predicted class
+    loss: float
+
+
+def evaluate_tasks(model: Any, dataset: Any, tasks: range) -> Evaluation:
+    """Evaluate `model` in eval mode on the test images of these tasks.
+
+    Class-IL: argmax over all outputs, or over the classes seen (`--eval_classes all|seen`). Task-IL: argmax over the task's own
+    classes, which masks one shared head; it is no multi-head evaluation.
+    """
+    training = model.net.training
+    model.net.eval()
+    outputs = dataset.N_CLASSES
+    limit = outputs if getattr(model.args, "eval_classes", "seen") == "all" else dataset.training_range()[1]
+    confusion = torch.zeros(outputs * outputs, dtype=torch.int64, device=model.device)
+    class_il, task_il, losses = [], [], []
+    with torch.inference_mode():
+        for task in tasks:
+            first, past_last = dataset.get_offsets(task)
+            right = torch.zeros(3, device=model.device)  # Class-IL, Task-IL, summed loss
+            for inputs, labels, *_ in dataset.test_loaders[task]:
+                logits = model(inputs)
+                guess = logits[:, :limit].argmax(1)
+                right[0] += (guess == labels).sum()
+                right[1] += (logits[:, first:past_last].argmax(1) + first == labels).sum()
+                right[2] += _summed_loss(model, logits, labels)
+                confusion += _counts(labels * outputs + guess, outputs * outputs)
+            count = max(len(dataset.test_loaders[task].dataset), 1)
+            hits = (right / count).tolist()
+            class_il.append(round(100 * hits[0], 4))
+            task_il.append(round(100 * hits[1], 4) if dataset.SETTING != "domain-il" else 0.0)
+            losses.append(hits[2])
+    model.net.train(training)
+    return Evaluation(class_il, task_il, confusion.view(outputs, outputs).tolist(), sum(losses) / max(len(losses), 1))
+
+
+def _counts(values: Tensor, size: int) -> Tensor:
+    return torch.zeros(size, dtype=torch.int64, device=values.device).index_add_(0, values, torch.ones_like(values))
+
+
+def _summed_loss(model: Any, logits: Tensor, labels: Tensor) -> Tensor:
+    """Return the summed loss of a batch; zero where the logits do not cover the labels (nearest-mean classifiers)."""
+    return model.loss(logits, labels) * len(labels) if logits.dim() == 2 else logits.new_zeros(())
+
+
+def evaluate(model: Any, dataset: Any, last: bool = False, return_loss: bool = False) -> Any:
+    """Return (Class-IL, Task-IL) accuracies in percent, one entry for each task so far, and the mean loss if asked for.
+
+    Args:
+        model: a `ContinualModel`; called on normalised images, returns logits (batch, classes).
+        dataset: a `ContinualDataset` with `test_loaders`.
+        last: evaluate the newest task only.
+        return_loss: add the mean loss as a third entry.
+    """
+    tasks = range(len(dataset.test_loaders))
+    found = evaluate_tasks(model, dataset, tasks[-1:] if last else tasks)
+    return (found.class_il, found.task_il, found.loss) if return_loss else (found.class_il, found.task_il)

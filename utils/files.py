@@ -1,0 +1,68 @@
+"""Files that are whole or not there, and pickles that cannot execute anything."""
+
+import os
+import pickle
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write a file beside its place, sync it, and rename it: readers see the old file or the new one, never a part.
+
+    Raises:
+        OSError: the disk is full or the folder cannot be written; the old file stands.
+    """
+    data = content.encode() if isinstance(content, str) else content
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except OSError:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _encode(text: str, encoding: str = "latin1") -> bytes:
+    """Stand in for `_codecs.encode`, by which old pickles spell bytes."""
+    if encoding != "latin1":
+        raise pickle.UnpicklingError(f"a pickle of arrays has no use for the codec {encoding!r}")
+    return text.encode("latin1")
+
+
+class _ArrayUnpickler(pickle.Unpickler):
+    """Reads numpy arrays, bytes, lists, dicts, str and numbers; refuses whatever else a pickle may name."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if name == "_reconstruct" and module in ("numpy.core.multiarray", "numpy._core.multiarray"):
+            return np.ndarray.__reduce__(np.empty(0))[0]
+        if name == "_frombuffer" and module in ("numpy.core.numeric", "numpy._core.numeric"):
+            return np.ndarray.__reduce_ex__(np.empty(1), 5)[0]
+        if (module, name) in (("numpy", "ndarray"), ("numpy", "dtype")):
+            return getattr(np, name)
+        if (module, name) == ("_codecs", "encode"):
+            return _encode
+        raise pickle.UnpicklingError(f"it asks for {module}.{name}, and only plain arrays are admitted")
+
+
+def read_array_pickle(path: Path) -> dict[str, Any]:
+    """Read a pickled dict of plain arrays and lists, as CIFAR's files are. Nothing in it can be executed.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: the file is truncated, corrupt, no dict, or asks for anything but plain data; names the file.
+    """
+    try:
+        with path.open("rb") as file:
+            content = _ArrayUnpickler(file, encoding="latin1").load()
+    except (pickle.UnpicklingError, EOFError, ValueError, TypeError, KeyError, IndexError, AttributeError,
+            ImportError, MemoryError, OverflowError, UnicodeDecodeError) as error:  # fmt: skip
+        raise ValueError(f"{path} is corrupt or truncated: {str(error).splitlines()[0] if str(error) else error!r}") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} is corrupt: it holds a {type(content).__name__}, not a dict")
+    return content

@@ -1,0 +1,89 @@
+"""Find classes by name in a package: one file each, and a broken file hurts nobody else."""
+
+import difflib
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Iterable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+def canonical(name: str) -> str:
+    """Return a name as it is stored: lower case, `-` for `_`."""
+    return name.strip().lower().replace("_", "-")
+
+
+def nearest(name: str, names: Iterable[str], most: int = 3) -> str:
+    """Return the words `did you mean ...?` with the closest names, or the names themselves if none is close."""
+    names = sorted(names)
+    close = difflib.get_close_matches(name, names, n=most, cutoff=0.5)
+    return f"did you mean {' or '.join(close)}?" if close else f"there are: {', '.join(names)}"
+
+
+class Registry(Generic[T]):
+    """The subclasses of `base` defined by the modules directly inside a package.
+
+    Args:
+        kind: what to call an entry in messages.
+        package: the package's name; `path`: its folders.
+        base: the class whose subclasses with a `NAME` are entries.
+    """
+
+    def __init__(self, kind: str, package: str, path: Iterable[str], base: type[T]) -> None:
+        self.kind = kind
+        self.package = package
+        self.path = list(path)
+        self.base = base
+        self._entries: dict[str, type[T] | Exception] = {}
+        self._scanned = False
+
+    def register(self, name: str) -> Callable[[type[T]], type[T]]:
+        """Return a decorator that adds a class under a name. Raises ValueError if the name is taken."""
+
+        def add(cls: type[T]) -> type[T]:
+            key = canonical(name)
+            if self._entries.get(key, cls) is not cls:
+                raise ValueError(f"two {self.kind}s are named {key!r}")
+            self._entries[key] = cls
+            return cls
+
+        return add
+
+    def entries(self) -> dict[str, type[T] | Exception]:
+        """Return every entry by name, sorted; a file that failed to load stands under its own name with its exception."""
+        if not self._scanned:
+            self._scanned = True
+            for module in pkgutil.iter_modules(self.path):
+                if not module.ispkg:
+                    self._load(module.name)
+        return dict(sorted(self._entries.items()))
+
+    def _load(self, stem: str) -> None:
+        try:
+            module = importlib.import_module(f"{self.package}.{stem}")
+        except (ImportError, SyntaxError, AttributeError, NameError, TypeError, ValueError, RuntimeError, OSError) as error:
+            self._entries.setdefault(canonical(stem), error)
+            return
+        for cls in vars(module).values():
+            if inspect.isclass(cls) and issubclass(cls, self.base) and cls.__module__ == module.__name__:
+                if getattr(cls, "NAME", None):
+                    self.register(cls.NAME)(cls)
+
+    def get(self, name: str) -> type[T]:
+        """Return the class of that name.
+
+        Raises:
+            ValueError: unknown (names the nearest), or its file does not load (gives the reason).
+        """
+        key = canonical(name)
+        stem = key.replace("-", "_")
+        if key not in self._entries and any(module.name == stem for module in pkgutil.iter_modules(self.path)):
+            self._load(stem)
+        entry = self._entries.get(key) or self.entries().get(key)
+        if entry is None:
+            raise ValueError(f"unknown {self.kind} {name!r}; {nearest(key, self.entries())}")
+        if isinstance(entry, Exception):
+            raise ValueError(f"{self.kind} {name!r} does not load: {type(entry).__name__}: {entry}") from entry
+        return entry

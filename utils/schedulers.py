@@ -1,0 +1,28 @@
+"""Learning-rate schedules by flag; by default the rate is constant."""
+
+from argparse import Namespace
+from typing import Any
+
+import torch
+
+SCHEDULERS = ("none", "multisteplr", "cosine")
+
+
+def get_scheduler(
+    model: Any, args: Namespace, reload_optim: bool = True
+) -> torch.optim.lr_scheduler.LRScheduler | None:
+    """Return the scheduler that `args.lr_scheduler` names for one task, or None.
+
+    Args:
+        model: its `opt` is scheduled.
+        reload_optim: rebuild the optimiser first, so that each task starts at the full rate.
+    """
+    name = getattr(args, "lr_scheduler", None)
+    if not name or name == "none":
+        return None
+    if reload_optim:
+        model.opt = model.get_optimizer()
+    if name == "multisteplr":
+        milestones = [int(word) for word in str(args.lr_milestones).replace(",", " ").split()]
+        return torch.optim.lr_scheduler.MultiStepLR(model.opt, milestones, gamma=args.sched_multistep_lr_gamma)
+    return torch.optim.lr_scheduler.CosineAnnealingLR(model.opt, T_max=args.n_epochs)
