@@ -19,9 +19,7 @@ class BaseMNISTMLP(MammothBackbone):
         super().__init__()
         self.input_size = input_size
         self.output_size = output_size
-        self.hidden = nn.Sequential(
-            nn.Linear(input_size, hidden_size), nn.ReLU(), nn.Linear(hidden_size, hidden_size), nn.ReLU()
-        )
+        self.hidden = nn.Sequential(nn.Linear(input_size, hidden_size), nn.ReLU(), nn.Linear(hidden_size, hidden_size), nn.ReLU())
         self.classifier = nn.Linear(hidden_size, output_size)
         self.apply(xavier)
 
@@ -30,8 +28,6 @@ class BaseMNISTMLP(MammothBackbone):
 
 
 @register_backbone("mnistmlp")
-def mnistmlp(
-    num_classes: int, input_height: int = 28, input_channels: int = 1, mlp_hidden_size: int = 100
-) -> BaseMNISTMLP:
+def mnistmlp(num_classes: int, input_height: int = 28, input_channels: int = 1, mlp_hidden_size: int = 100) -> BaseMNISTMLP:
     """Two hidden layers of 100 units, for small grey images."""
     return BaseMNISTMLP(input_height * input_height * input_channels, num_classes, mlp_hidden_size)

@@ -21,7 +21,7 @@ class MammothBackbone(nn.Module):
     A subclass defines `features(x) -> (batch, features)` and sets `self.classifier`, an `nn.Linear`.
     """
 
-    classifier: nn.Module
+    classifier: Any
 
     @property
     def device(self) -> torch.device:

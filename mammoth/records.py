@@ -2,7 +2,7 @@
 
 `<base_path>/<results_path>/records/<run id>/record.json` holds the resolved arguments, both accuracy matrices, a confusion matrix
 after each task, the method's own diagnostics, and where the numbers come from: code, versions, machine, data. Measures such as ACC
-and FR are computed from the matrices when a table is made. The file is written when the run starts, after each task, and at the end.
+and FR are computed from the matrices when a table is made. The file is written at the start, after each task, and at the end.
 """
 
 import ast
@@ -196,7 +196,7 @@ class Record:
 
     def add_stage(self, class_il: list[float], task_il: list[float], confusion: Any, diagnostics: dict[str, Any]) -> None:
         """Append what an evaluation found and what the method reports, and save."""
-        entries = dict(class_il=class_il, task_il=task_il, confusion=confusion, diagnostics=diagnostics)
+        entries = {"class_il": class_il, "task_il": task_il, "confusion": confusion, "diagnostics": diagnostics}
         for name, value in entries.items():
             self.content[name].append(value)
         self.save()

@@ -66,8 +66,7 @@ class LossWatch:
                 parts = ", ".join(f"{name} {float(value):g}" for name, value in seen.items())
                 rate = self.model.opt.param_groups[0]["lr"]
                 raise TrainingDiverged(
-                    f"the loss is not finite at step {step} of task {self.task + 1} (lr {rate:g}; {parts}).\n"
-                    "Try a lower --lr."
+                    f"the loss is not finite at step {step} of task {self.task + 1} (lr {rate:g}; {parts}).\nTry a lower --lr."
                 )
 
 

@@ -17,7 +17,14 @@ from backbone import backbone_flags
 from datasets import config_path, get_config_names, get_dataset_class, read_config
 from mammoth import records
 from utils.args import (
-    Parser, actions_by_name, add_choice_args, add_experiment_args, add_management_args, convert, number, yes_or_no,
+    Parser,
+    actions_by_name,
+    add_choice_args,
+    add_experiment_args,
+    add_management_args,
+    convert,
+    number,
+    yes_or_no,
 )  # fmt: skip
 from utils.registry import canonical, nearest
 from utils.yaml_files import ROOT, read_yaml
@@ -125,7 +132,8 @@ def resolve(argv: list[str]) -> Settings:
 
     parser = common_parser()
     model_defaults = _add_method_flags(parser, model_class)
-    dataset_class.get_parser(parser.add_argument_group(f"benchmark {dataset_name}"))
+    benchmark_group: Any = parser.add_argument_group(f"benchmark {dataset_name}")
+    dataset_class.get_parser(benchmark_group)
     _add_backbone_flags(parser, backbone)
 
     model_yaml = model_settings(model_class.NAME, protocol, dataset_name, chosen.model_config, chosen.buffer_size)
@@ -149,9 +157,7 @@ def resolve(argv: list[str]) -> Settings:
     given = {word[2:].split("=", 1)[0] for word in argv if word.startswith("--")}
     _settle(args, parser, given)
     if protocol == "offline" and args.n_epochs == 1 and "n_epochs" in given and "online" in get_config_names(dataset_name):
-        notices.append(
-            "--n_epochs 1 alone changes the number of passes; the paper's online protocol is --dataset_config online"
-        )
+        notices.append("--n_epochs 1 alone changes the number of passes; the paper's online protocol is --dataset_config online")
     args.run_id = records.run_id(args, engine_defaults)
     return Settings(args, parser, notices)
 
@@ -160,10 +166,9 @@ def _add_method_flags(parser: Parser, model_class: type[models.ContinualModel]) 
     """Add the method's flags; return the defaults that it sets for other flags."""
     before = dict(parser._defaults)
     known = set(actions_by_name(parser))
-    model_class.get_parser(parser.add_argument_group(f"method {model_class.NAME}"))
-    return {
-        name: value for name, value in parser._defaults.items() if name in known and before.get(name, parser) != value
-    }
+    group: Any = parser.add_argument_group(f"method {model_class.NAME}")
+    model_class.get_parser(group)
+    return {name: value for name, value in parser._defaults.items() if name in known and before.get(name, parser) != value}
 
 
 def _add_backbone_flags(parser: Parser, backbone: str) -> None:

@@ -30,9 +30,7 @@ def register_model(name: str) -> Callable[[type[ContinualModel]], type[Continual
     return _registry.register(name)
 
 
-def get_model(
-    args: Namespace, backbone: MammothBackbone, loss: Callable[..., Any], transform: Any, dataset: Any
-) -> ContinualModel:
+def get_model(args: Namespace, backbone: MammothBackbone, loss: Callable[..., Any], transform: Any, dataset: Any) -> ContinualModel:
     """Build the method that `args.model` names."""
     return get_model_class(args)(backbone, loss, args, transform, dataset)
 

@@ -1,7 +1,7 @@
 """DER: dark experience replay (Buzzega et al. 2020, arXiv 2004.07211).
 
-L = CE(f(x), y) + alpha MSE(f(xa), za), where za are the logits stored when the image entered the memory: those of the augmented image,
-over all outputs, before that step's update. The mean runs over images and classes.
+L = CE(f(x), y) + alpha MSE(f(xa), za), where za are the logits stored when the image entered the memory: those of the augmented
+image, over all outputs, before that step's update. The mean runs over images and classes.
 """
 
 from argparse import ArgumentParser

@@ -1,7 +1,7 @@
 """ER-ACE: experience replay with an asymmetric cross-entropy (Caccia et al. 2022, arXiv 2104.05025).
 
-L = CE of the stream over an allowed set of classes + CE of the replay. The stream's allowed set keeps new classes from pushing the old
-ones' logits down.
+L = CE of the stream over an allowed set of classes + CE of the replay. The stream's allowed set keeps new classes from pushing the
+old ones' logits down.
 """
 
 from argparse import ArgumentParser
@@ -58,7 +58,13 @@ class ErAce(ReplayModel):
         ReplayModel.get_parser(parser)
         flag = parser.add_argument
         stream, replay, heads = one_of("batch", "unseen"), one_of("seen", "all"), one_of("linear", "cosine")
-        flag("--stream_classes", type=stream, default="batch", metavar="NAME", help="batch: its own; unseen: and those to come")
+        flag(
+            "--stream_classes",
+            type=stream,
+            default="batch",
+            metavar="NAME",
+            help="batch: its own; unseen: and those to come",
+        )
         flag("--replay_classes", type=replay, default="seen", metavar="NAME", help="softmax of replay: over seen or all")
         flag("--head", type=heads, default="linear", metavar="NAME", help="linear, or cosine (the authors' code)")
         return parser

@@ -1,7 +1,7 @@
 """IID: one pass over all classes shuffled together; the reference of the online tables (Caccia et al. 2022).
 
-With two batches a step (their `iid++`) it spends what a replay method spends: loss = CE(x, y) + CE(x2, y2), where (x2, y2) comes from
-a second, independently shuffled pass over the same images.
+With two batches a step (their `iid++`) it spends what a replay method spends: loss = CE(x, y) + CE(x2, y2), where (x2, y2) comes
+from a second, independently shuffled pass over the same images.
 """
 
 from argparse import ArgumentParser

@@ -1,14 +1,15 @@
 """PVBF: Parameter Variation Balancing Framework (Tao et al. 2025, arXiv 2502.17794).
 
-Experience replay with three parts: an asymmetric cross-entropy (ACE); Encourage and Consolidate (E&C), which divides each gradient by
-the parameter's correlation with past tasks; and Dual-layer Copy Weights with Re-init (D-CWR), a slow copy of the classifier.
+Experience replay with three parts: an asymmetric cross-entropy (ACE); Encourage and Consolidate (E&C), which divides each gradient
+by the parameter's correlation with past tasks; and Dual-layer Copy Weights with Re-init (D-CWR), a slow copy of the classifier.
 Section and equation numbers are the paper's. Where its text leaves a choice, `docs/pvbf.md` says which was taken and why.
-
 The file uses nothing but Mammoth's interface, so it runs unchanged in upstream Mammoth.
 """
 
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -17,11 +18,9 @@ from models.utils.continual_model import ContinualModel
 from utils.args import add_rehearsal_args
 from utils.buffer import Buffer
 
-# -- section 3.1: how much each parameter varied ---------------------------------------------------------------------------
-
 
 def parameter_variation(before: Tensor, after: Tensor) -> Tensor:
-    """Eq. 1: delta_{m,k} = |theta_{m,k} - theta_{m,k-1}|. All flat, (parameters,)."""
+    """Section 3.1, eq. 1: delta_{m,k} = |theta_{m,k} - theta_{m,k-1}|."""
     return (after - before).abs()
 
 
@@ -37,51 +36,49 @@ def z_score(delta: Tensor) -> Tensor:
 
 def robust_scale(delta: Tensor) -> Tensor:
     """Eq. 5 (RS): (delta_m - median(delta)) / IQR(delta), quartiles by linear interpolation."""
-    ordered = delta.sort().values
-    low, median, high = (_quantile(ordered, share) for share in (0.25, 0.5, 0.75))
+    low, median, high = torch.from_numpy(np.quantile(delta.cpu().numpy(), [0.25, 0.5, 0.75])).to(delta)
     return _over(delta - median, high - low)
 
 
 def _over(numerator: Tensor, scale: Tensor) -> Tensor:
-    """Divide, unless the scale is zero (all changes equal): then leave the numerator as it is."""
+    """Divide; a scale of zero (all changes equal) leaves the numerator as it is."""
     return numerator / torch.where(scale > 0, scale, torch.ones_like(scale))
 
 
-def _quantile(ordered: Tensor, share: float) -> Tensor:
-    """Interpolated quantile of a sorted vector; `torch.quantile` stops at 16 million values, and networks do not."""
-    place = share * (len(ordered) - 1)
-    below, above = ordered[int(place)], ordered[min(int(place) + 1, len(ordered) - 1)]
-    return torch.lerp(below, above, place - int(place))
-
-
 STANDARDIZATIONS = {"rr": relative_ratio, "zs": z_score, "rs": robust_scale}
-
-# -- section 3.3: correlation with past tasks; section 3.4: E&C ------------------------------------------------------------
+DIAGNOSTICS = ("mean_C", "mean_1/C", "share_below_mean", "largest_relative_change")
 
 
 def parameter_correlation(relative: Tensor, alpha: float, beta: float) -> Tensor:
-    """Eq. 7: C_{m,k} = (delta'_m - min V) / (max V - min V) (beta - alpha) + alpha, V all relative changes.
-
-    Where all changes are equal, nothing stands out: C = alpha.
-    """
+    """Section 3.3, eq. 7: C_m = (delta'_m - min delta') / (max delta' - min delta') (beta - alpha) + alpha."""
     low, high = relative.min(), relative.max()
     return _over(relative - low, high - low) * (beta - alpha) + alpha
 
 
+def trainable(net: nn.Module) -> list[nn.Parameter]:
+    """Return the parameters that take part: all that are trained. Running statistics are no parameters."""
+    return [parameter for parameter in net.parameters() if parameter.requires_grad]
+
+
+def flat_parameters(net: nn.Module) -> Tensor:
+    """Return theta, all trainable parameters as one vector."""
+    return torch.cat([parameter.detach().reshape(-1) for parameter in trainable(net)])
+
+
+def _module_sizes(net: nn.Module) -> list[int]:
+    """Return the number of trainable parameters that each module owns, in theta's order."""
+    owned = [[p.numel() for p in module.parameters(recurse=False) if p.requires_grad] for module in net.modules()]
+    return [sum(sizes) for sizes in owned if sizes]
+
+
 class ParameterCorrelation(nn.Module):
-    """ParamCC and E&C (Algorithm 1): C of each parameter with the tasks so far, and gradients divided by it.
+    """ParamCC and E&C (Algorithm 1, sections 3.3 and 3.4): C of each parameter with the tasks so far, and gradients divided by it.
 
-    Use with any module: `begin_task(net)` before a task's first step, `scale_gradients_(net)` between `backward` and the
-    optimiser's step, `end_task(net)` after the task's last step.
+    For any module: `begin_task(net)` before a task's first step, `scale_gradients_(net)` between `backward` and the optimiser's
+    step, `end_task(net)` after its last step. `net` itself is not kept.
 
-    Args:
-        net: the network, for its trainable parameters' shapes; it is not kept.
-        alpha, beta: range of C, 0 < alpha <= beta.
-        standardization: `rr`, `zs` or `rs`; scope: over all parameters (`global`) or module by module (`layer`).
-        uniform: the control: after each task every C becomes the harmonic mean, so that all gradients grow alike.
-
-    Raises:
-        ValueError: a value out of range.
+    Args: alpha, beta, the range of C (0 < alpha <= beta, else ValueError); scaling: `rr`, `zs` or `rs`, over all parameters or
+    `by_module`; uniform: the control, gradients are divided by the harmonic mean of all C, so that they all grow alike.
     """
 
     previous: Tensor
@@ -92,16 +89,16 @@ class ParameterCorrelation(nn.Module):
         net: nn.Module,
         alpha: float = 0.5,
         beta: float = 2.0,
-        standardization: str = "rr",
-        scope: str = "global",
+        scaling: str = "rr",
+        by_module: bool = False,
         uniform: bool = False,
     ) -> None:
         super().__init__()
         if not 0 < alpha <= beta:
             raise ValueError(f"PVBF needs 0 < alpha <= beta (gradients are divided by C), not alpha={alpha}, beta={beta}")
         self.alpha, self.beta, self.uniform = alpha, beta, uniform
-        self.standardize = STANDARDIZATIONS[standardization]
-        self.layers = _module_sizes(net) if scope == "layer" else None
+        self.standardize = STANDARDIZATIONS[scaling]
+        self.layers = _module_sizes(net) if by_module else None
         self.register_buffer("previous", torch.zeros_like(flat_parameters(net)))  # theta_{k-1}
         self.register_buffer("correlation", torch.zeros_like(self.previous))  # C; zeros until a task has ended
         self._divisors: list[Tensor] = []
@@ -115,91 +112,43 @@ class ParameterCorrelation(nn.Module):
     def end_task(self, net: nn.Module) -> None:
         """Eqs. 1-8: measure this task's variation, and keep C_m = max over the tasks so far."""
         delta = parameter_variation(self.previous, flat_parameters(net)).cpu().double()
-        pieces = delta.split(self.layers) if self.layers else [delta]
-        relative = torch.cat([self.standardize(piece) for piece in pieces])
-        past = self.correlation.cpu().double()
-        correlation = torch.maximum(past, parameter_correlation(relative, self.alpha, self.beta))
-        if self.uniform:
-            correlation = torch.full_like(correlation, float(1 / (1 / correlation).mean()))
+        relative = torch.cat([self.standardize(piece) for piece in delta.split(self.layers or len(delta))])
+        correlation = parameter_correlation(relative, self.alpha, self.beta).maximum(self.correlation.cpu().double())
         self.correlation.copy_(correlation)
         ratio = relative_ratio(delta)
-        self.diagnostics = {
-            "mean_C": float(correlation.mean()),
-            "mean_1/C": float((1 / correlation).mean()),
-            "share_below_mean": float((ratio < 1).double().mean()),
-            "largest_relative_change": float(ratio.max()),
-        }
+        measures = correlation.mean(), (1 / correlation).mean(), (ratio < 1).double().mean(), ratio.max()
+        self.diagnostics = {name: float(value) for name, value in zip(DIAGNOSTICS, measures, strict=True)}
 
     @torch.no_grad()
     def scale_gradients_(self, net: nn.Module) -> None:
         """Eq. 9: g'_m = g_m / C_m, in place; nothing in the first task, when there is no C yet."""
         divisors = self._by_parameter(net)
-        if divisors:
-            pairs = [(p.grad, c) for p, c in zip(_trainable(net), divisors, strict=True) if p.grad is not None]
+        pairs = [(p.grad, c) for p, c in zip(trainable(net), divisors, strict=bool(divisors)) if p.grad is not None]
+        if pairs:
             torch._foreach_div_([grad for grad, _ in pairs], [divisor for _, divisor in pairs])
 
     def _by_parameter(self, net: nn.Module) -> list[Tensor]:
-        """Return C cut into the parameters' shapes and memory layouts; made anew only when C has changed."""
+        """Return C cut into the parameters' shapes and memory layouts, made anew only when C has changed."""
         state = (self.correlation.data_ptr(), self.correlation._version)
         if state != self._divisors_of:
-            pieces = self.correlation.split([p.numel() for p in _trainable(net)])
             known = bool(self.correlation.any())
-            shaped = zip(_trainable(net), pieces, strict=True)
-            self._divisors = [torch.empty_like(p).copy_(c.view(p.shape)) for p, c in shaped] if known else []
+            value = (1 / (1 / self.correlation).mean()).expand_as(self.correlation) if self.uniform else self.correlation
+            pieces = zip(trainable(net), value.split([p.numel() for p in trainable(net)]), strict=True)
+            self._divisors = [torch.empty_like(p).copy_(c.view(p.shape)) for p, c in pieces] if known else []
             self._divisors_of = state
         return self._divisors
 
 
-def _trainable(net: nn.Module) -> list[nn.Parameter]:
-    return [parameter for parameter in net.parameters() if parameter.requires_grad]
-
-
-def flat_parameters(net: nn.Module) -> Tensor:
-    """Return all trainable parameters as one vector; running statistics are no parameters."""
-    return torch.cat([parameter.detach().reshape(-1) for parameter in _trainable(net)])
-
-
-def _module_sizes(net: nn.Module) -> list[int]:
-    """Return the number of trainable parameters of each module that has any of its own, in `flat_parameters`' order."""
-    sizes: dict[str, int] = {}
-    for name, parameter in net.named_parameters():
-        if parameter.requires_grad:
-            owner = name.rpartition(".")[0]
-            sizes[owner] = sizes.get(owner, 0) + parameter.numel()
-    return list(sizes.values())
-
-
-# -- eq. 6: the asymmetric loss --------------------------------------------------------------------------------------------
-
-
-def stream_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
-    """L^in of eq. 6: cross-entropy over the classes in the batch. logits: (batch, classes); labels: (batch,)."""
+def asymmetric_cross_entropy(logits: Tensor, labels: Tensor, n_seen: int | None = None) -> Tensor:
+    """Section 3.2, eq. 6, term by term: L^re, cross-entropy over the `n_seen` classes met so far; else L^in, the batch's own."""
+    if n_seen is not None:
+        return F.cross_entropy(logits[:, :n_seen], labels)
     present = torch.zeros(logits.shape[1], dtype=torch.bool, device=logits.device).index_fill_(0, labels, True)
     return F.cross_entropy(logits.masked_fill(~present, -torch.inf), labels)
 
 
-def replay_cross_entropy(logits: Tensor, labels: Tensor, n_seen: int) -> Tensor:
-    """L^re of eq. 6: cross-entropy over the `n_seen` classes met so far. logits: (batch, classes); labels: (batch,)."""
-    return F.cross_entropy(logits[:, :n_seen], labels)
-
-
-def asymmetric_cross_entropy(
-    logits: Tensor, labels: Tensor, replay_logits: Tensor, replay_labels: Tensor, n_seen: int
-) -> Tensor:
-    """Eq. 6: L = L^re(X^bf, Y^old u Y^curr) + L^in(X^in, Y^curr)."""
-    return stream_cross_entropy(logits, labels) + replay_cross_entropy(replay_logits, replay_labels, n_seen)
-
-
-# -- section 3.5: D-CWR ----------------------------------------------------------------------------------------------------
-
-
 def sensory_memory(rows: Tensor, occurrences: Tensor) -> Tensor:
-    """Eq. 10: M^s_j = w_j - sum_{k in S} w_k / |S|, S the distinct classes in the step.
-
-    Args:
-        rows: (classes, features), the classifier's row for each class.
-        occurrences: (classes,), U_j; class j is in S if U_j > 0.
-    """
+    """Section 3.5, eq. 10: M^s_j = w_j - sum_{k in S} w_k / |S|; rows (classes, features), S the distinct classes in the step."""
     present = (occurrences > 0).to(rows.dtype)
     return rows - (present @ rows) / present.sum()
 
@@ -211,27 +160,18 @@ def retention_coefficients(past: Tensor, occurrences: Tensor) -> tuple[Tensor, T
 
 
 def consolidate(memory: Tensor, new: Tensor, eta: Tensor) -> Tensor:
-    """Eqs. 11 and 12: (M_j eta_j + new_j) / (eta_j + 1), written as M_j + (new_j - M_j) / (eta_j + 1).
-
-    Args:
-        memory, new: (classes, features); eta: (classes,).
-    """
+    """Eqs. 11 and 12: (M_j eta_j + new_j) / (eta_j + 1), written as M_j + (new_j - M_j) / (eta_j + 1)."""
     return memory + (new - memory) / (eta + 1)[:, None]
 
 
 class DualLayerCWR(nn.Module):
-    """D-CWR (Algorithm 2): sensory, short-term and long-term memories of a linear classifier's rows.
+    """D-CWR (Algorithm 2): sensory, short-term and long-term memory of each row of a linear classifier `head`, which is not kept.
 
-    Args:
-        head: the classifier; it is not kept.
-        p: probability in [0, 1] that a class's sensory memory enters its short-term memory in a step.
-        bias: keep the bias as one more column of the rows.
-        seed: of the draws of epsilon.
-
-    Raises:
-        ValueError: p out of range.
+    Args: p, probability that a class's sensory memory enters its short-term memory in a step (outside [0, 1]: ValueError);
+    bias: keep the bias as one more column of the rows; seed: of the draws of epsilon.
     """
 
+    sensory: Tensor
     short_term: Tensor
     long_term: Tensor
     occurrences: Tensor
@@ -240,12 +180,10 @@ class DualLayerCWR(nn.Module):
         super().__init__()
         if not 0 <= p <= 1:
             raise ValueError(f"D-CWR's p is a probability, from 0 to 1, not {p}")
-        self.p = p
-        self.bias = bias and head.bias is not None
-        rows = torch.zeros_like(self._rows(head))
-        self.register_buffer("sensory", rows.clone())  # M^s
-        self.register_buffer("short_term", rows.clone())  # M^c
-        self.register_buffer("long_term", rows.clone())  # M^l
+        self.p, self.bias = p, bias and head.bias is not None
+        rows = self._rows(head)
+        for name in ("sensory", "short_term", "long_term"):  # M^s, M^c, M^l
+            self.register_buffer(name, torch.zeros_like(rows))
         self.register_buffer("occurrences", rows.new_zeros(len(rows)))  # P
         self.generator = torch.Generator().manual_seed(seed)
 
@@ -261,9 +199,9 @@ class DualLayerCWR(nn.Module):
         in_step = torch.zeros_like(self.occurrences).index_add_(0, labels, ones)  # U
         eta_short, eta_long = retention_coefficients(self.occurrences, in_step)
         epsilon = torch.rand(len(in_step), generator=self.generator).to(labels.device, non_blocking=True)
+        eta_short = torch.where(epsilon < self.p, eta_short, torch.inf)  # an infinite eta retains M^c (eq. 11)
         self.sensory.copy_(sensory_memory(self._rows(head), in_step))
-        integrated = torch.where(epsilon < self.p, eta_short, torch.inf)  # an infinite eta retains M^c (eq. 11)
-        self.short_term.copy_(consolidate(self.short_term, self.sensory, integrated))
+        self.short_term.copy_(consolidate(self.short_term, self.sensory, eta_short))
         self.long_term.copy_(consolidate(self.long_term, self.short_term, eta_long))
         self.occurrences += in_step
 
@@ -277,22 +215,16 @@ class DualLayerCWR(nn.Module):
 
     def predict(self, head: nn.Linear, features: Tensor) -> Tensor:
         """Return the logits (batch, classes) that M^l gives; the head's own before the first update."""
-        width = head.weight.shape[1]
-        started = self.occurrences.sum() > 0
+        width, started = head.weight.shape[1], self.occurrences.sum() > 0
         weight = torch.where(started, self.long_term[:, :width], head.weight)
         bias = torch.where(started, self.long_term[:, width], head.bias) if self.bias else head.bias
         return F.linear(features, weight, bias)
 
-    def get_extra_state(self) -> Tensor:
-        """Return the state of the generator of epsilon, so that a checkpoint carries it."""
+    def get_extra_state(self) -> Tensor:  # epsilon's generator goes into `state_dict` with the memories
         return self.generator.get_state()
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Put the generator back where it was."""
         self.generator.set_state(state.cpu())
-
-
-# -- the method ------------------------------------------------------------------------------------------------------------
 
 
 class Pvbf(ContinualModel):
@@ -309,59 +241,51 @@ class Pvbf(ContinualModel):
         flag("--pvbf_beta", type=float, default=2.0, help="largest correlation C (eq. 7)")
         flag("--pvbf_p", type=float, default=0.9, help="D-CWR: chance that sensory enters short-term memory (eq. 11)")
         flag("--standardization", choices=["rr", "zs", "rs"], default="rr", help="of the variation (eqs. 3-5)")
-        flag("--standardization_scope", choices=["global", "layer"], default="global", help="over all parameters, or by module")
-        flag("--ec", choices=["0", "1", "mean"], default="1", help="E&C; mean: the control, every C its harmonic mean")
-        flag("--dcwr", type=int, choices=[0, 1], default=1, help="D-CWR")
+        flag("--standardization_scope", choices=["global", "layer"], default="global", help="over all, or module by module")
+        flag("--ec", choices=["0", "1", "mean"], default="1", help="E&C; mean: the control, every C their harmonic mean")
         flag("--ace", type=int, choices=[0, 1], default=1, help="ACE; 0: plain cross-entropy on stream and replay")
+        flag("--dcwr", type=int, choices=[0, 1], default=1, help="D-CWR")
         flag("--dcwr_apply", choices=["predict", "task", "step"], default="predict", help="where M^l is used (docs/pvbf.md)")
         flag("--dcwr_bias", type=int, choices=[0, 1], default=1, help="D-CWR covers the bias too")
         return parser
 
-    def __init__(self, backbone, loss, args, transform, dataset=None):  # type: ignore[no-untyped-def]
+    def __init__(self, backbone: Any, loss: Any, args: Namespace, transform: Any, dataset: Any = None) -> None:
         super().__init__(backbone, loss, args, transform, dataset=dataset)
         self.buffer = Buffer(args.buffer_size, device=self.device)
-        self.correlation = ParameterCorrelation(
-            self.net, args.pvbf_alpha, args.pvbf_beta, args.standardization, args.standardization_scope, args.ec == "mean"
-        ).to(self.device)
+        switches = (args.standardization, args.standardization_scope == "layer", args.ec == "mean")
+        self.correlation = ParameterCorrelation(self.net, args.pvbf_alpha, args.pvbf_beta, *switches)
         seed = args.seed if args.seed is not None else torch.initial_seed() % 2**63
-        self.dcwr = DualLayerCWR(self.net.classifier, args.pvbf_p, bool(args.dcwr_bias), seed).to(self.device)
-        self.diagnostics: dict[str, float] = {}
+        self.dcwr = DualLayerCWR(self.net.classifier, args.pvbf_p, bool(args.dcwr_bias), seed)
+        self.to(self.device)
 
-    def begin_task(self, dataset) -> None:  # type: ignore[no-untyped-def]
+    def begin_task(self, dataset: Any) -> None:
         self.correlation.begin_task(self.net)
 
     def observe(self, inputs: Tensor, labels: Tensor, not_aug_inputs: Tensor, epoch: int | None = None) -> dict[str, Tensor]:
-        """One step of Algorithm 1."""
+        """One step: stream and replay forward apart, gradients divided by C, SGD, D-CWR, then the reservoir."""
         self.opt.zero_grad()
-        losses = {"stream": self.stream_loss(self.net(inputs), labels)}
-        trained = labels
+        trained, losses = labels, {"stream": self.term(self.net(inputs), labels)}
         if self.current_task > 0 and not self.buffer.is_empty():
-            replayed, replayed_labels = self.buffer.get_data(
-                self.args.minibatch_size, transform=self.transform, device=self.device
-            )
-            losses["replay"] = self.replay_loss(self.net(replayed), replayed_labels)
-            trained = torch.cat([labels, replayed_labels])
-        loss = sum(losses.values(), torch.zeros_like(losses["stream"]))
+            images, past_labels = self.buffer.get_data(self.args.minibatch_size, transform=self.transform, device=self.device)
+            losses["replay"] = self.term(self.net(images), past_labels, self.n_seen_classes)
+            trained = torch.cat([labels, past_labels])
+        loss = sum(losses.values(), torch.zeros(()))
         loss.backward()
         if self.args.ec != "0":
             self.correlation.scale_gradients_(self.net)
         self.opt.step()
         if self.args.dcwr:
             self.dcwr.update(self.net.classifier, trained)
-            if self.args.dcwr_apply == "step":
-                self.dcwr.write_back(self.net.classifier)
+        if self.args.dcwr and self.args.dcwr_apply == "step":
+            self.dcwr.write_back(self.net.classifier)
         self.buffer.add_data(examples=not_aug_inputs, labels=labels)
         return {"loss": loss.detach(), **{name: part.detach() for name, part in losses.items()}}
 
-    def stream_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """L^in, or plain cross-entropy without ACE."""
-        return stream_cross_entropy(logits, labels) if self.args.ace else F.cross_entropy(logits, labels)
+    def term(self, logits: Tensor, labels: Tensor, n_seen: int | None = None) -> Tensor:
+        """Return a term of eq. 6, or plain cross-entropy without ACE."""
+        return asymmetric_cross_entropy(logits, labels, n_seen) if self.args.ace else F.cross_entropy(logits, labels)
 
-    def replay_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """L^re, or plain cross-entropy without ACE."""
-        return replay_cross_entropy(logits, labels, self.n_seen_classes) if self.args.ace else F.cross_entropy(logits, labels)
-
-    def end_task(self, dataset) -> None:  # type: ignore[no-untyped-def]
+    def end_task(self, dataset: Any) -> None:
         if self.args.dcwr and self.args.dcwr_apply == "task":
             self.dcwr.write_back(self.net.classifier)
         self.correlation.end_task(self.net)

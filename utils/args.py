@@ -117,18 +117,45 @@ def add_experiment_args(parser: Container) -> None:
     parser.add_argument("--lr", type=rate, metavar="X", help="learning rate")
     parser.add_argument("--batch_size", type=positive, metavar="N", help="stream images per step")
     parser.add_argument("--n_epochs", type=positive, metavar="N", help="passes over each task")
-    parser.add_argument("--optimizer", type=one_of("sgd", "adam", "adamw"), default="sgd", metavar="NAME", help="sgd, adam or adamw")
+    parser.add_argument(
+        "--optimizer", type=one_of("sgd", "adam", "adamw"), default="sgd", metavar="NAME", help="sgd, adam or adamw"
+    )
     parser.add_argument("--optim_wd", type=number(float, 0), default=0.0, metavar="X", help="weight decay")
     parser.add_argument("--optim_mom", type=number(float, 0, 1), default=0.0, metavar="X", help="momentum")
     parser.add_argument("--optim_nesterov", type=yes_or_no, default=0, metavar="0|1", help="Nesterov momentum")
-    parser.add_argument("--lr_scheduler", type=one_of("none", "multisteplr", "cosine"), metavar="NAME", help="none, multisteplr or cosine")
-    parser.add_argument("--scheduler_mode", type=one_of("epoch", "iter"), default="epoch", metavar="NAME", help="step the schedule each epoch or iter")
+    parser.add_argument(
+        "--lr_scheduler",
+        type=one_of("none", "multisteplr", "cosine"),
+        metavar="NAME",
+        help="none, multisteplr or cosine",
+    )
+    parser.add_argument(
+        "--scheduler_mode",
+        type=one_of("epoch", "iter"),
+        default="epoch",
+        metavar="NAME",
+        help="step the schedule each epoch or iter",
+    )
     parser.add_argument("--lr_milestones", default="", metavar="A,B", help="epochs at which multisteplr lowers the rate")
     parser.add_argument("--sched_multistep_lr_gamma", type=rate, default=0.1, metavar="X", help="factor at each milestone")
-    parser.add_argument("--drop_last", type=yes_or_no, default=0, metavar="0|1", help="leave out a task's last batch if it is short")
+    parser.add_argument(
+        "--drop_last", type=yes_or_no, default=0, metavar="0|1", help="leave out a task's last batch if it is short"
+    )
     parser.add_argument("--joint", type=yes_or_no, default=0, metavar="0|1", help="train on all classes at once, as one task")
-    parser.add_argument("--eval_classes", type=one_of("all", "seen"), default="seen", metavar="all|seen", help="Class-IL: argmax over all outputs, or the classes seen")
-    parser.add_argument("--validation", type=share, default=0.0, metavar="X", help="evaluate on this percentage (below 1: fraction) of the training images, held out")
+    parser.add_argument(
+        "--eval_classes",
+        type=one_of("all", "seen"),
+        default="seen",
+        metavar="all|seen",
+        help="Class-IL: argmax over all outputs, or the classes seen",
+    )
+    parser.add_argument(
+        "--validation",
+        type=share,
+        default=0.0,
+        metavar="X",
+        help="evaluate on this percentage (below 1: fraction) of the training images, held out",
+    )
     parser.add_argument("--permute_classes", type=yes_or_no, default=0, metavar="0|1", help="shuffle the class order (by the seed)")
     parser.add_argument("--custom_class_order", metavar="A,B,..", help="the classes in order of appearance")
     parser.add_argument("--custom_task_order", metavar="A,B,..", help="the tasks in order of appearance, from 0")
@@ -142,14 +169,34 @@ def add_management_args(parser: Container) -> None:
     parser.add_argument("--results_path", default="results/", metavar="DIR", help="folder of the results, inside --base_path")
     parser.add_argument("--checkpoint_path", default="./checkpoints/", metavar="DIR", help="folder of the checkpoints")
     parser.add_argument("--device", metavar="NAME", help="cpu, cuda:0, ... (default: the first GPU, else the CPU)")
-    parser.add_argument("--threads", type=number(int, 0), default=0, metavar="N", help="CPU threads; 0: all cores, shared with other runs")
-    parser.add_argument("--verify_data", type=yes_or_no, metavar="0|1", help="insist on the published files' MD5 (default: 1, or MAMMOTH_VERIFY_DATA)")
+    parser.add_argument(
+        "--threads",
+        type=number(int, 0),
+        default=0,
+        metavar="N",
+        help="CPU threads; 0: all cores, shared with other runs",
+    )
+    parser.add_argument(
+        "--verify_data",
+        type=yes_or_no,
+        metavar="0|1",
+        help="insist on the published files' MD5 (default: 1, or MAMMOTH_VERIFY_DATA)",
+    )
     parser.add_argument("--non_verbose", type=yes_or_no, default=0, metavar="0|1", help="no progress bar")
     parser.add_argument("--enable_other_metrics", type=yes_or_no, default=0, metavar="0|1", help="also measure forward transfer")
     parser.add_argument("--notes", metavar="TEXT", help="kept in the record")
 
 
-MANAGEMENT = ("base_path", "results_path", "checkpoint_path", "device", "threads", "verify_data", "non_verbose", "notes")
+MANAGEMENT = (
+    "base_path",
+    "results_path",
+    "checkpoint_path",
+    "device",
+    "threads",
+    "verify_data",
+    "non_verbose",
+    "notes",
+)
 
 
 def actions_by_name(parser: ArgumentParser) -> dict[str, argparse.Action]:

@@ -49,7 +49,11 @@ class Buffer:
     """
 
     def __init__(
-        self, buffer_size: int, device: torch.device | str = "cpu", sample_selection_strategy: str = "reservoir", **kwargs: Any
+        self,
+        buffer_size: int,
+        device: torch.device | str = "cpu",
+        sample_selection_strategy: str = "reservoir",
+        **kwargs: Any,
     ) -> None:
         if sample_selection_strategy not in STRATEGIES:
             allowed = ", ".join(STRATEGIES)
@@ -119,7 +123,13 @@ class Buffer:
         Args:
             examples: (batch, ...) images in [0, 1] or features; the others: (batch, ...) each.
         """
-        given = dict(examples=examples, labels=labels, logits=logits, task_labels=task_labels, true_labels=true_labels)
+        given = {
+            "examples": examples,
+            "labels": labels,
+            "logits": logits,
+            "task_labels": task_labels,
+            "true_labels": true_labels,
+        }
         columns = {name: values for name, values in given.items() if values is not None}
         count = len(examples)
         if self.sample_selection_strategy == "unlimited":
@@ -272,7 +282,11 @@ class Buffer:
     def state_dict(self) -> dict[str, Any]:
         """Return everything needed to go on later: rows, counter, past slots."""
         filled = {name: rows[: len(self)] for name, rows in self._rows.items()}
-        return {**filled, "num_seen_examples": self.num_seen_examples, "past": torch.tensor(self._past, dtype=torch.int64)}
+        return {
+            **filled,
+            "num_seen_examples": self.num_seen_examples,
+            "past": torch.tensor(self._past, dtype=torch.int64),
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Put back what `state_dict` gave."""

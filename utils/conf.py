@@ -3,7 +3,7 @@
 import logging
 import os
 from argparse import Namespace
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,7 @@ def set_random_seed(seed: int) -> None:
     randomness.start(seed)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _warn(message: str) -> None:
     logging.getLogger("mammoth").warning(message)
 

@@ -63,13 +63,23 @@ class Registry(Generic[T]):
     def _load(self, stem: str) -> None:
         try:
             module = importlib.import_module(f"{self.package}.{stem}")
-        except (ImportError, SyntaxError, AttributeError, NameError, TypeError, ValueError, RuntimeError, OSError) as error:
+        except (
+            ImportError,
+            SyntaxError,
+            AttributeError,
+            NameError,
+            TypeError,
+            ValueError,
+            RuntimeError,
+            OSError,
+        ) as error:
             self._entries.setdefault(canonical(stem), error)
             return
         for cls in vars(module).values():
             if inspect.isclass(cls) and issubclass(cls, self.base) and cls.__module__ == module.__name__:
-                if getattr(cls, "NAME", None):
-                    self.register(cls.NAME)(cls)
+                name = getattr(cls, "NAME", None)
+                if name:
+                    self.register(name)(cls)
 
     def get(self, name: str) -> type[T]:
         """Return the class of that name.

@@ -8,9 +8,7 @@ import torch
 SCHEDULERS = ("none", "multisteplr", "cosine")
 
 
-def get_scheduler(
-    model: Any, args: Namespace, reload_optim: bool = True
-) -> torch.optim.lr_scheduler.LRScheduler | None:
+def get_scheduler(model: Any, args: Namespace, reload_optim: bool = True) -> torch.optim.lr_scheduler.LRScheduler | None:
     """Return the scheduler that `args.lr_scheduler` names for one task, or None.
 
     Args:

@@ -20,7 +20,12 @@ class TaskBar:
             from tqdm import tqdm  # only where there is something to draw on
 
             self._bar = tqdm(
-                total=total, desc=f"task {task}/{tasks}", unit="step", mininterval=self.REDRAW_S, dynamic_ncols=True, leave=False
+                total=total,
+                desc=f"task {task}/{tasks}",
+                unit="step",
+                mininterval=self.REDRAW_S,
+                dynamic_ncols=True,
+                leave=False,
             )
 
     def update(self, loss: Any) -> None:

@@ -1,6 +1,6 @@
 """Reads the YAML files of methods and benchmarks."""
 
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import yaml
 ROOT = Path(__file__).resolve().parent.parent
 
 
-@lru_cache(maxsize=None)
+@cache
 def _parsed(path: Path, stamp: float) -> Any:
     try:
         return yaml.safe_load(path.read_text(encoding="utf-8"))

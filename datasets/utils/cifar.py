@@ -49,7 +49,8 @@ class SplitCifar(ContinualDataset):
                 "or accept it with --verify_data 0"
             )
         content = read_array_pickle(path)
-        pixels, labels = content.get("data"), content.get(self.LABELS)
+        pixels: Any = content.get("data")
+        labels: Any = content.get(self.LABELS)
         if not _are_images(pixels, labels):
             raise ValueError(f"{path} is corrupt: expected 'data' (n x 3072 uint8) and n '{self.LABELS}'")
         digest = hashlib.blake2b(pixels.tobytes(), digest_size=8).hexdigest()
@@ -87,6 +88,5 @@ def _download(archive: Archive, root: Path) -> None:
     except (OSError, RuntimeError) as error:  # no network, a full disk, a wrong checksum
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise FileNotFoundError(
-            f"no data in {root / archive.folder} and the download failed ({reason}).\n"
-            f"Put there: {files} (unpack {archive.url})"
+            f"no data in {root / archive.folder} and the download failed ({reason}).\nPut there: {files} (unpack {archive.url})"
         ) from error

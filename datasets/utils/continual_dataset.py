@@ -113,9 +113,10 @@ class ContinualDataset:
         order = list(range(self.N_CLASSES))
         custom = getattr(self.args, "custom_class_order", None)
         tasks = getattr(self.args, "custom_task_order", None)
-        if sum(map(bool, (custom, tasks, getattr(self.args, "permute_classes", 0)))) > 1:
+        permuted = bool(getattr(self.args, "permute_classes", False))
+        if [bool(custom), bool(tasks), permuted].count(True) > 1:
             raise ValueError("give one of --permute_classes, --custom_class_order, --custom_task_order, not several")
-        if getattr(self.args, "permute_classes", 0):
+        if permuted:
             return torch.randperm(self.N_CLASSES, generator=randomness.fresh("class_order")).tolist()
         if custom:
             return _permutation(custom, self.N_CLASSES, "--custom_class_order")
@@ -152,7 +153,7 @@ class ContinualDataset:
         device = get_device(getattr(self.args, "device", None))
         transform = BatchTransform(self.TRANSFORM if train else self.TEST_TRANSFORM, "augmentation")
         self._splits[train] = ImageSet(images.to(device), position[labels].to(device), transform)
-        if train and getattr(self.args, "validation", 0):
+        if train and getattr(self.args, "validation", 0.0) > 0:
             self._hold_out()
 
     def _hold_out(self) -> None:

@@ -129,9 +129,7 @@ class ContinualModel(nn.Module):
         """Return the parameters that the optimiser trains."""
         return self.net.parameters()
 
-    def get_optimizer(
-        self, params: Iterable[nn.Parameter] | None = None, lr: float | None = None
-    ) -> torch.optim.Optimizer:
+    def get_optimizer(self, params: Iterable[nn.Parameter] | None = None, lr: float | None = None) -> torch.optim.Optimizer:
         """Build the optimiser that the flags name, over `params` (default: all of the network's) at rate `lr`.
 
         Raises:

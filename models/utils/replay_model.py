@@ -36,7 +36,7 @@ class ReplayModel(ContinualModel):
         """One step on the summed losses; then the batch is offered to the memory."""
         self.opt.zero_grad()
         logits, losses = self.losses(inputs, labels)
-        loss = sum(losses.values(), torch.zeros_like(logits[0, 0]))
+        loss = sum(losses.values(), torch.zeros(()))
         loss.backward()
         self.opt.step()
         self.remember(not_aug_inputs, labels, logits.detach())

@@ -1,0 +1,131 @@
+"""What an experiment's YAML file asks for: rows (methods) x columns (settings) x seeds, each cell a command line.
+
+    title: what the table shows
+    seeds: 15                                  # 0 .. 14
+    results: experiments/results/name.csv      # where its rows go (default: <base_path>/<results_path>/<name>.csv)
+    common: {dataset: seq-cifar10, dataset_config: online}
+    columns:
+      - {label: MS=20, buffer_per_class: 20}
+    rows:
+      - {label: ER, model: er}
+      - {label: IID, model: iid, columns: [MS=20]}   # this row fills these columns only
+    grid: {lr: [0.1, 0.03]}                    # optional: every row once for each combination
+
+Keys other than `label` and `columns` are flags. Later ones win: common, column, row, grid.
+"""
+
+import itertools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from utils.registry import nearest
+from utils.yaml_files import read_yaml
+
+KEYS = ("title", "seeds", "results", "common", "columns", "rows", "grid")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One place of the table: a row, a column, and the command line that fills it (without the seed)."""
+
+    row: str
+    column: str
+    argv: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table's worth of runs."""
+
+    name: str
+    title: str
+    seeds: tuple[int, ...]
+    results: Path | None
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    cells: tuple[Cell, ...]
+
+
+def load_experiment(path: Path) -> Experiment:
+    """Read an experiment's file.
+
+    Raises:
+        ValueError: an unknown key, a row without a label or model, a column that is not there; names file and key.
+    """
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file; there are: {', '.join(map(str, sorted(path.parent.glob('*.yaml'))))}")
+    content = read_yaml(path)
+    for key in content:
+        if key not in KEYS:
+            raise ValueError(f"{path}: unknown key {key!r}; {nearest(str(key), KEYS)}")
+    columns = _labelled(path, content.get("columns") or [{"label": "-"}], "columns")
+    rows = _expanded(_labelled(path, content.get("rows") or [], "rows"), content.get("grid") or {})
+    if not rows:
+        raise ValueError(f"{path}: no rows; each is {{label: ..., model: ..., flags}}")
+    cells = []
+    for (row, row_flags), (column, column_flags) in itertools.product(rows.items(), columns.items()):
+        wanted = [str(label) for label in row_flags.get("columns", list(columns))]
+        missing = [label for label in wanted if label not in columns]
+        if missing:
+            raise ValueError(f"{path}: row {row!r} wants column {missing[0]!r}; {nearest(missing[0], columns)}")
+        if column in wanted:
+            flags = {**(content.get("common") or {}), **column_flags, **row_flags}
+            cells.append(Cell(row, column, tuple(_argv(flags))))
+    results = Path(content["results"]) if content.get("results") else None
+    return Experiment(
+        path.stem, str(content.get("title", path.stem)), parse_seeds(content.get("seeds", 1)), results,
+        tuple(rows), tuple(columns), tuple(cells),
+    )  # fmt: skip
+
+
+def _labelled(path: Path, entries: list[dict[str, Any]], what: str) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for entry in entries:
+        if not isinstance(entry, dict) or "label" not in entry:
+            raise ValueError(f"{path}: each of {what} needs a label: {{label: ..., flags}}")
+        if str(entry["label"]) in found:
+            raise ValueError(f"{path}: two {what} are labelled {entry['label']!r}")
+        found[str(entry["label"])] = entry
+    return found
+
+
+def _expanded(rows: dict[str, dict[str, Any]], grid: dict[str, list[Any]]) -> dict[str, dict[str, Any]]:
+    """Return every row once for each combination of the grid's values, labelled with them."""
+    if not grid:
+        return rows
+    expanded = {}
+    for row in rows.values():
+        for values in itertools.product(*grid.values()):
+            chosen = dict(zip(grid, values, strict=True))
+            label = f"{row['label']}, " + ", ".join(f"{flag} {value}" for flag, value in chosen.items())
+            expanded[label] = {**row, **chosen, "label": label}
+    return expanded
+
+
+def _argv(flags: dict[str, Any]) -> list[str]:
+    words = []
+    for flag, value in flags.items():
+        if flag not in ("label", "columns"):
+            words += [f"--{flag}", str(value)]
+    return words
+
+
+def parse_seeds(text: Any) -> tuple[int, ...]:
+    """Read seeds: a count (`15`: 0 .. 14), a range (`0:3`), a list (`1,5`), or a YAML list.
+
+    Raises:
+        ValueError: anything else.
+    """
+    try:
+        if isinstance(text, list):
+            return tuple(int(seed) for seed in text)
+        words = str(text)
+        if ":" in words:
+            first, past_last = words.split(":")
+            return tuple(range(int(first), int(past_last)))
+        if "," in words:
+            return tuple(int(seed) for seed in words.split(","))
+        return tuple(range(int(words)))
+    except ValueError as error:
+        raise ValueError(f"seeds {text!r}: give a count (15), a range (0:3) or a list (1,5)") from error

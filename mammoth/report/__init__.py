@@ -1,0 +1,1 @@
+"""From rows (one a run) to tables and figures."""

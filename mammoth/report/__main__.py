@@ -1,0 +1,41 @@
+"""`python -m mammoth.report tables|figures EXPERIMENT`: print an experiment's table, or draw its curves, from its rows."""
+
+import sys
+from pathlib import Path
+
+from mammoth import results
+from mammoth.experiments import load_experiment
+from mammoth.report.figures import accuracy_curves
+from mammoth.report.tables import markdown_table
+from mammoth.sweep import plan, results_path
+from utils.args import Parser, one_of
+
+
+def main(argv: list[str]) -> int:
+    """Run one command line; returns the exit status."""
+    parser = Parser(prog="python -m mammoth.report", description="Tables and figures from the rows of an experiment's runs.")
+    parser.add_argument("what", choices=["tables", "figures"])
+    parser.add_argument("experiment", type=Path, help="experiments/<name>.yaml")
+    parser.add_argument(
+        "--setting", type=one_of("class_il", "task_il"), default="class_il", metavar="NAME", help="class_il or task_il"
+    )
+    parser.add_argument("--output", type=Path, metavar="FILE", help="where a figure goes (default: beside the rows)")
+    try:
+        asked = parser.parse_args(argv)
+        experiment = load_experiment(asked.experiment)
+        source = experiment.results or results_path(experiment, plan(experiment)[0])
+        rows = results.read_rows(source)
+        if not rows:
+            raise ValueError(f"no runs in {source} yet: python -m mammoth.sweep run {asked.experiment}")
+        if asked.what == "tables":
+            print(markdown_table(experiment, rows, asked.setting))
+        else:
+            print(f"figure: {accuracy_curves(experiment, rows, asked.output or source.with_suffix('.png'))}")
+    except (ValueError, OSError) as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,72 @@
+"""One row a run: what tables and figures are made from, as a CSV file that is committed."""
+
+import csv
+import io
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from utils.files import write_atomically
+from utils.metrics import prediction_bias
+
+Row = dict[str, Any]
+MATRICES = ("class_il", "task_il", "newest_share", "diagnostics")
+FIELDS = (
+    "row", "column", "seed", "run_id", *MATRICES, "dataset", "data", "fingerprint", "commit", "dirty", "source_digest",
+    "python", "torch", "device", "threads", "steps", "train_s", "wall_s", "peak_memory_mb", "started",
+)  # fmt: skip
+
+
+def row_of(record: dict[str, Any], row: str, column: str) -> Row:
+    """Return a closed record as a row; `newest_share` is the prediction bias after each task, in percent."""
+    provenance, data = record["provenance"], record["data"]
+    values = {**provenance, **provenance["versions"], "seed": record["args"]["seed"], "run_id": record["run_id"]}
+    values |= {"row": row, "column": column, "dataset": data["name"], "data": data["kind"]}
+    values |= {"fingerprint": data["fingerprint"], "class_il": record["class_il"], "task_il": record["task_il"]}
+    values |= {"newest_share": newest_share(record), "diagnostics": record["diagnostics"]}
+    return {field: values.get(field, "") for field in FIELDS}
+
+
+def newest_share(record: dict[str, Any]) -> list[float]:
+    """Return, for each stage, the share in percent of the test images so far predicted as the newest task's classes."""
+    sizes = [sum(record["task_sizes"])] if record["joint"] else record["task_sizes"]
+    ends = [sum(sizes[: task + 1]) for task in range(len(sizes))]
+    stages = enumerate(record["confusion"])
+    return [round(prediction_bias(confusion, ends[task] - sizes[task], ends[task]), 3) for task, confusion in stages]
+
+
+def write_rows(path: Path, rows: Iterable[Row]) -> None:
+    """Write rows as CSV, whole or not at all, in the order of row, column and seed."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, FIELDS, lineterminator="\n")
+    writer.writeheader()
+    for row in sorted(rows, key=lambda row: (row["row"], row["column"], int(row["seed"]))):
+        writer.writerow({**row, **{field: json.dumps(row[field], separators=(",", ":")) for field in MATRICES}})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, text.getvalue())
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Read rows; an absent file has none.
+
+    Raises:
+        ValueError: the file is no such table; names it and what is missing.
+    """
+    if not path.is_file():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        reader = csv.DictReader(file)
+        missing = [field for field in FIELDS if field not in (reader.fieldnames or ())]
+        if missing:
+            raise ValueError(f"{path} is no table of runs: it has no column {missing[0]!r}")
+        try:
+            return [{**row, **{field: json.loads(row[field]) for field in MATRICES}} for row in reader]
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{path} is corrupt: {error}") from error
+
+
+def merge(old: Iterable[Row], new: Iterable[Row]) -> list[Row]:
+    """Return the rows of both, the new one where both have a cell and seed."""
+    cells = {(row["row"], row["column"], str(row["seed"])): row for row in (*old, *new)}
+    return list(cells.values())

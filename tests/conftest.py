@@ -1,0 +1,42 @@
+"""What all tests share: a run in this process on data made in code or bundled, in a temporary folder."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from mammoth import settings
+from mammoth.runner import run
+from utils import randomness
+
+
+@pytest.fixture(autouse=True)
+def _one_thread_and_a_seed() -> Iterator[None]:
+    """Every test starts from the same generators, on one thread."""
+    torch.set_num_threads(1)
+    randomness.start(0)
+    yield
+
+
+@pytest.fixture
+def resolve(tmp_path: Path) -> Callable[..., Any]:
+    """Return a function from words of a command line to the resolved arguments; results go to a temporary folder."""
+
+    def resolved(*words: str) -> Any:
+        quiet = ("--non_verbose", "1", "--threads", "1", "--device", "cpu", "--base_path", str(tmp_path))
+        seed = () if "--seed" in words else ("--seed", "0")
+        return settings.resolve([*words, *seed, *quiet]).args
+
+    return resolved
+
+
+@pytest.fixture
+def go(resolve: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
+    """Return a function that runs a command line in this process and returns its record."""
+
+    def gone(*words: str) -> dict[str, Any]:
+        return run(resolve(*words), list(words)).content
+
+    return gone
