@@ -28,7 +28,7 @@ def main(argv: list[str]) -> int:
 
 
 def _run(resolved: "settings.Settings", argv: list[str]) -> int:  # type: ignore[name-defined]  # noqa: F821
-    from mammoth.runner import TrainingDiverged, run
+    from mammoth.runner import InputError, TrainingDiverged, run
     from utils.loggers import LOG, setup_logging
 
     setup_logging()
@@ -38,12 +38,10 @@ def _run(resolved: "settings.Settings", argv: list[str]) -> int:  # type: ignore
     LOG.info(_headline(resolved.args))
     try:
         record = run(resolved.args, ["main.py", *argv])
-    except TrainingDiverged as error:
+    except InputError as error:
+        return _complain(error, 2)
+    except (TrainingDiverged, OSError) as error:
         return _complain(error, 1)
-    except (ValueError, FileNotFoundError) as error:
-        return _complain(error, 2)
-    except OSError as error:
-        return _complain(error, 2)
     except KeyboardInterrupt:
         return _complain("interrupted; the record keeps the tasks done so far", 130)
     print(summary(record.content, str(record.path)))

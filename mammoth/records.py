@@ -201,6 +201,22 @@ class Record:
             self.content[name].append(value)
         self.save()
 
+    def discard(self) -> None:
+        """Take back a record of a run that never began."""
+        self.path.unlink(missing_ok=True)
+
+    def __enter__(self) -> "Record":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        """Close the record as what happened in the `with` block."""
+        if error is None:
+            self.finish("done")
+        elif isinstance(error, KeyboardInterrupt):
+            self.finish("interrupted", "stopped by the user")
+        elif not isinstance(error, OSError):  # one that cannot be written stays as it was
+            self.finish("failed", (str(error).splitlines() or [type(error).__name__])[0])
+
     def finish(self, status: str, reason: str | None = None) -> None:
         """Close the record as `done`, `failed` or `interrupted`, with time and memory taken, and save."""
         self.content["status"] = status
@@ -215,6 +231,20 @@ class Record:
     def save(self) -> None:
         """Write the file, whole or not at all."""
         write_atomically(self.path, json.dumps(self.content, separators=(",", ":"), default=str) + "\n")
+
+
+def is_alive(record: dict[str, Any]) -> bool:
+    """Whether the process that writes a running record is still there; taken for granted on another machine."""
+    provenance = record["provenance"]
+    if provenance["host"] != platform.node():
+        return True
+    try:
+        os.kill(provenance["pid"], 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def read_record(path: Path) -> dict[str, Any]:

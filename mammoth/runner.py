@@ -27,6 +27,10 @@ from utils.threads import RunSlot, choose_threads
 CHECK_EVERY = 50  # steps between two looks at the losses of a GPU, where each look waits for the device
 
 
+class InputError(ValueError):
+    """The arguments or the data are wrong; nothing has been trained."""
+
+
 class TrainingDiverged(Exception):
     """A loss that is not finite."""
 
@@ -95,7 +99,7 @@ def train_epoch(parts: Parts, epoch: int, watch: LossWatch, bar: TaskBar, schedu
     loader = dataset.train_loader
     assert loader is not None
     for step, (inputs, labels, not_aug_inputs, *extras) in enumerate(loader):
-        if model.args.debug_mode and step > model.get_debug_iters():
+        if (model.args.debug_mode and step > model.get_debug_iters()) or model.task_iteration == model.args.n_iters:
             break
         fields = dict(zip(loader.dataset.extra_return_fields, extras, strict=True))
         observed = model.meta_observe(inputs, labels, not_aug_inputs, epoch=epoch, **fields)
@@ -114,10 +118,11 @@ def train_task(parts: Parts) -> None:
     scheduler = get_scheduler(model, args, reload_optim=True)
     watch = LossWatch(model, dataset.current_task)
     assert dataset.train_loader is not None
-    steps = len(dataset.train_loader) * args.n_epochs
+    epochs = args.n_epochs if args.n_iters is None else -(-args.n_iters // len(dataset.train_loader))
+    steps = args.n_iters or len(dataset.train_loader) * epochs
     bar = TaskBar(steps, dataset.current_task + 1, dataset.n_training_tasks, bool(args.non_verbose))
     try:
-        for epoch in range(args.n_epochs):
+        for epoch in range(epochs):
             model.meta_begin_epoch(epoch, dataset)
             train_epoch(parts, epoch, watch, bar, scheduler)
             if scheduler is not None and args.scheduler_mode == "epoch":
@@ -167,32 +172,43 @@ def _untrained_accuracies(args: Namespace, dataset: ContinualDataset) -> list[fl
     return evaluate_tasks(model, dataset, range(len(dataset.test_loaders))).class_il
 
 
+def prepare(args: Namespace, command: list[str]) -> tuple[Parts, Record]:
+    """Build everything, read the images and open the record.
+
+    Raises:
+        InputError: the arguments do not fit, the data are missing or corrupt, or the results folder cannot be written.
+    """
+    try:
+        record = Record(args, command)
+    except OSError as error:
+        where = f"cannot write to {records.results_folder(args)} ({error.strerror or error})"
+        raise InputError(f"{where}; choose another --base_path or --results_path") from error
+    try:
+        parts = build(args)
+        data = describe_data(parts.dataset)
+    except (ValueError, OSError) as error:
+        LOG.debug("the cause:", exc_info=True)
+        record.discard()
+        raise InputError(str(error)) from error
+    record.update(data=data, **describe_tasks(parts.dataset))
+    record["provenance"].update(describe_machine(parts))
+    return parts, record
+
+
 def run(args: Namespace, command: list[str]) -> Record:
     """Do one run and return its closed record.
 
     Raises:
-        ValueError, FileNotFoundError: the arguments or the data are wrong; nothing has been trained.
-        OSError: the results folder cannot be written.
+        InputError: the arguments or the data are wrong; nothing has been trained.
         TrainingDiverged: a loss that is not finite; the record is marked failed.
+        OSError: the record cannot be written any more.
         KeyboardInterrupt: the record is marked interrupted.
     """
     with RunSlot() as slot:
         torch.set_num_threads(choose_threads(args.threads, slot.others()))
-        records.results_folder(args).mkdir(parents=True, exist_ok=True)
-        parts = build(args)
-        data = describe_data(parts.dataset)
-        record = Record(args, command)
-        record.update(data=data, **describe_tasks(parts.dataset))
-        record["provenance"].update(describe_machine(parts))
-        try:
+        parts, record = prepare(args, command)
+        with record:
             train(*parts, args, record)
-        except TrainingDiverged as error:
-            record.finish("failed", str(error).splitlines()[0])
-            raise
-        except KeyboardInterrupt:
-            record.finish("interrupted", "stopped by the user")
-            raise
-        record.finish("done")
     return record
 
 

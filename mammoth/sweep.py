@@ -53,6 +53,8 @@ class Run:
             return "missing"
         if record["status"] == "done" and record["provenance"].get("source_digest") != digest_for(self.args):
             return "stale"
+        if record["status"] == "running" and not records.is_alive(record):
+            return "interrupted"
         return record["status"]
 
 
@@ -67,18 +69,25 @@ def digest_for(args: Namespace) -> str:
     return _digests[key]
 
 
-def plan(experiment: Experiment, seeds: tuple[int, ...] = (), only: str = "", extra: tuple[str, ...] = ()) -> list[Run]:
+def plan(
+    experiment: Experiment, seeds: tuple[int, ...] = (), only: str = "", columns: str = "", extra: tuple[str, ...] = ()
+) -> list[Run]:
     """Return the runs of an experiment, every command line resolved.
 
     Args:
-        seeds: instead of the file's; only: methods (or rows) with commas between; extra: flags added to every run.
+        seeds: instead of the file's.
+        only: methods or rows, columns: labels of columns, with commas between; all if empty.
+        extra: flags added to every run.
 
     Raises:
         ValueError: a command line that is wrong; names the row.
     """
     wanted = {canonical(name) for name in only.split(",") if name}
+    cells = [cell for cell in experiment.cells if not columns or cell.column in columns.split(",")]
+    if not cells:
+        raise ValueError(f"--columns {columns}: no such column in {experiment.name}; there are: {', '.join(experiment.columns)}")
     runs = []
-    for cell in experiment.cells:
+    for cell in cells:
         for seed in seeds or experiment.seeds:
             argv = (*cell.argv, *extra, "--seed", str(seed))
             try:
@@ -88,7 +97,7 @@ def plan(experiment: Experiment, seeds: tuple[int, ...] = (), only: str = "", ex
             if not wanted or {args.model, canonical(cell.row)} & wanted:
                 runs.append(Run(cell, seed, argv, args))
     if not runs:
-        known = sorted({run_model(cell) for cell in experiment.cells})
+        known = sorted({run_model(cell) for cell in experiment.cells} | set(experiment.rows))
         raise ValueError(f"--only {only}: no such method in {experiment.name}; there are: {', '.join(known)}")
     return runs
 
@@ -171,6 +180,7 @@ def parser() -> ArgumentParser:
     made.add_argument("experiment", type=Path, help="experiments/<name>.yaml")
     made.add_argument("--seeds", default="", metavar="A:B", help="instead of the file's: a count, a range 0:3, or a list 1,5")
     made.add_argument("--only", default="", metavar="A,B", help="these methods or rows")
+    made.add_argument("--columns", default="", metavar="A,B", help="these columns")
     made.add_argument("--jobs", type=number(int, 0), default=0, metavar="N", help="runs side by side (0: one a core)")
     made.add_argument("--flags", default="", metavar='"..."', help="flags added to every run, such as --verify_data 0")
     return made
@@ -182,7 +192,7 @@ def main(argv: list[str]) -> int:
         asked = parser().parse_args(argv)
         experiment = load_experiment(asked.experiment)
         seeds = parse_seeds(asked.seeds) if asked.seeds else ()
-        runs = plan(experiment, seeds, asked.only, tuple(shlex.split(asked.flags)))
+        runs = plan(experiment, seeds, asked.only, asked.columns, tuple(shlex.split(asked.flags)))
         if asked.what == "plan":
             for run in runs:
                 _say(f"{run.state():12} python main.py {shlex.join(run.argv)}")
@@ -193,7 +203,7 @@ def main(argv: list[str]) -> int:
         if asked.what == "collect":
             _say(f"rows: {collect(experiment, runs)}")
             return 0
-        states = STATES[1:] if asked.what == "run" else ("failed", "interrupted")
+        states = ("stale", "failed", "interrupted", "missing") if asked.what == "run" else ("failed", "interrupted")
         return execute(experiment, runs, asked.jobs, states)
     except (ValueError, OSError) as error:
         sys.stderr.write(f"error: {error}\n")

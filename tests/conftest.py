@@ -1,6 +1,6 @@
 """What all tests share: a run in this process on data made in code or bundled, in a temporary folder."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,10 @@ from utils import randomness
 
 
 @pytest.fixture(autouse=True)
-def _one_thread_and_a_seed() -> Iterator[None]:
+def _one_thread_and_a_seed() -> None:
     """Every test starts from the same generators, on one thread."""
     torch.set_num_threads(1)
     randomness.start(0)
-    yield
 
 
 @pytest.fixture

@@ -117,6 +117,7 @@ def add_experiment_args(parser: Container) -> None:
     parser.add_argument("--lr", type=rate, metavar="X", help="learning rate")
     parser.add_argument("--batch_size", type=positive, metavar="N", help="stream images per step")
     parser.add_argument("--n_epochs", type=positive, metavar="N", help="passes over each task")
+    parser.add_argument("--n_iters", type=positive, metavar="N", help="steps in each task, instead of --n_epochs")
     parser.add_argument(
         "--optimizer", type=one_of("sgd", "adam", "adamw"), default="sgd", metavar="NAME", help="sgd, adam or adamw"
     )

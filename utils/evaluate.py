@@ -31,15 +31,18 @@ def evaluate_tasks(model: Any, dataset: Any, tasks: range) -> Evaluation:
         for task in tasks:
             first, past_last = dataset.get_offsets(task)
             right = torch.zeros(3, device=model.device)  # Class-IL, Task-IL, summed loss
-            for inputs, labels, *_ in dataset.test_loaders[task]:
+            count = 0
+            for step, (inputs, labels, *_) in enumerate(dataset.test_loaders[task]):
+                if model.args.debug_mode and step > model.get_debug_iters():
+                    break
+                count += len(labels)
                 logits = model(inputs)
                 guess = logits[:, :limit].argmax(1)
                 right[0] += (guess == labels).sum()
                 right[1] += (logits[:, first:past_last].argmax(1) + first == labels).sum()
                 right[2] += _summed_loss(model, logits, labels)
                 confusion += _counts(labels * outputs + guess, outputs * outputs)
-            count = max(len(dataset.test_loaders[task].dataset), 1)
-            hits = (right / count).tolist()
+            hits = (right / max(count, 1)).tolist()
             class_il.append(round(100 * hits[0], 4))
             task_il.append(round(100 * hits[1], 4) if dataset.SETTING != "domain-il" else 0.0)
             losses.append(hits[2])

@@ -1,0 +1,58 @@
+"""What the documents say: tables are up to date, commands parse, lists of dependencies agree."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from mammoth import settings
+from mammoth.report import documents
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def commands() -> list[str]:
+    """Return every `python main.py ...` line of the documents' code blocks, without comments."""
+    text = "\n".join(path.read_text(encoding="utf-8") for path in DOCUMENTS)
+    lines = re.findall(r"^python main\.py .*$", text, re.MULTILINE)
+    return sorted({line.split(" #")[0].strip() for line in lines})
+
+
+def test_tables_in_documents_are_up_to_date():
+    """A table in a document equals what its rows give now."""
+    assert documents.refresh(check=True) == []
+
+
+def test_a_stale_table_is_noticed():
+    """A digit changed by hand does not pass."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    match = documents.BLOCK.search(text)
+    assert match is not None
+    tampered = text.replace(match[0], f"{match[1]}typed by hand\n{match[3]}")
+    assert documents.refreshed(tampered) == documents.refreshed(text) != tampered
+
+
+@pytest.mark.parametrize("command", commands())
+def test_commands_in_documents_parse(command):
+    """Every command shown resolves to a run (or to help)."""
+    words = shlex.split(command)[2:]
+    if "--list" not in words:
+        settings.resolve(words)
+
+
+def test_requirements_and_pyproject_agree():
+    """The dependencies stand in two files, with the same bounds."""
+    listed = (ROOT / "requirements.txt").read_text(encoding="utf-8").split()
+    block = re.search(r"dependencies = \[(.*?)\]", (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.DOTALL)
+    assert block is not None
+    assert listed == re.findall(r'"([^"]+)"', block[1])
+
+
+def test_equations_cited_in_pvbf_exist():
+    """The paper numbers its method's equations 1 to 13 and its measures 14 and 15; nothing else may be cited."""
+    source = (ROOT / "models" / "pvbf.py").read_text(encoding="utf-8")
+    cited = {int(number) for part in re.findall(r"[Ee]qs?\. ([\d, and-]+)", source) for number in re.findall(r"\d+", part)}
+    assert cited <= set(range(1, 14))
+    assert {1, 3, 4, 5, 6, 7, 9, 10, 13} <= cited
