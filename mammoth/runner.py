@@ -15,6 +15,7 @@ from backbone import get_backbone
 from datasets import ContinualDataset, get_dataset
 from mammoth import records
 from mammoth.records import Record
+from mammoth.variation import VariationRecorder
 from models import ContinualModel, get_model
 from utils import conf, randomness
 from utils.evaluate import evaluate_tasks
@@ -140,6 +141,7 @@ def train(model: ContinualModel, dataset: ContinualDataset, args: Namespace, rec
     tasks = dataset.n_training_tasks
     before: list[float] = []
     spent = {"train_s": 0.0, "evaluate_s": 0.0, "steps": 0}
+    recorder = VariationRecorder(model.net) if args.record_variation else None
     for task in range(min(tasks, args.stop_after or tasks)):
         dataset.get_data_loaders()
         started = time.perf_counter()
@@ -147,6 +149,9 @@ def train(model: ContinualModel, dataset: ContinualDataset, args: Namespace, rec
             before += evaluate_tasks(model, dataset, range(task, task + 1)).class_il
         train_task(parts)
         trained = time.perf_counter()
+        if recorder is not None:
+            recorder.end_task(model.net)
+            record.update(variation=recorder.content())
         found = evaluate_tasks(model, dataset, range(len(dataset.test_loaders)))
         accuracies = (found.class_il, found.task_il)
         model.meta_end_eval(dataset, accuracies)

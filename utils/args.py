@@ -185,6 +185,9 @@ def add_management_args(parser: Container) -> None:
     )
     parser.add_argument("--non_verbose", type=yes_or_no, default=0, metavar="0|1", help="no progress bar")
     parser.add_argument("--enable_other_metrics", type=yes_or_no, default=0, metavar="0|1", help="also measure forward transfer")
+    parser.add_argument(
+        "--record_variation", type=yes_or_no, default=0, metavar="0|1", help="record how parameters varied over each task"
+    )
     parser.add_argument("--notes", metavar="TEXT", help="kept in the record")
 
 
