@@ -10,8 +10,10 @@
       - {label: ER, model: er}
       - {label: IID, model: iid, columns: [MS=20]}   # this row fills these columns only
     grid: {lr: [0.1, 0.03]}                    # optional: every row once for each combination
+    paper: table_short                         # optional: the table of `report/targets.csv` beside it (default: the file's name)
 
-Keys other than `label` and `columns` are flags. Later ones win: common, column, row, grid.
+Keys of rows and columns other than `label`, `columns` and `reference` are flags; a value of null takes a flag away again. Later
+ones win: common, column, row, grid. A row with `reference: true` (IID) takes no part in the ranking.
 """
 
 import itertools
@@ -22,7 +24,8 @@ from typing import Any
 from utils.registry import nearest
 from utils.yaml_files import read_yaml
 
-KEYS = ("title", "seeds", "results", "common", "columns", "rows", "grid")
+KEYS = ("title", "seeds", "results", "common", "columns", "rows", "grid", "paper")
+NO_FLAGS = ("label", "columns", "reference")
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,8 @@ class Experiment:
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     cells: tuple[Cell, ...]
+    paper: str = ""
+    references: tuple[str, ...] = ()
 
 
 def load_experiment(path: Path) -> Experiment:
@@ -72,11 +77,17 @@ def load_experiment(path: Path) -> Experiment:
         if column in wanted:
             flags = {**(content.get("common") or {}), **column_flags, **row_flags}
             cells.append(Cell(row, column, tuple(_argv(flags))))
-    results = Path(content["results"]) if content.get("results") else None
     return Experiment(
-        path.stem, str(content.get("title", path.stem)), parse_seeds(content.get("seeds", 1)), results,
-        tuple(rows), tuple(columns), tuple(cells),
-    )  # fmt: skip
+        name=path.stem,
+        title=str(content.get("title", path.stem)),
+        seeds=parse_seeds(content.get("seeds", 1)),
+        results=Path(content["results"]) if content.get("results") else None,
+        rows=tuple(rows),
+        columns=tuple(columns),
+        cells=tuple(cells),
+        paper=str(content.get("paper", path.stem)),
+        references=tuple(row for row, flags in rows.items() if flags.get("reference")),
+    )
 
 
 def _labelled(path: Path, entries: list[dict[str, Any]], what: str) -> dict[str, dict[str, Any]]:
@@ -106,7 +117,7 @@ def _expanded(rows: dict[str, dict[str, Any]], grid: dict[str, list[Any]]) -> di
 def _argv(flags: dict[str, Any]) -> list[str]:
     words = []
     for flag, value in flags.items():
-        if flag not in ("label", "columns"):
+        if flag not in NO_FLAGS and value is not None:
             words += [f"--{flag}", str(value)]
     return words
 

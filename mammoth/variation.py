@@ -1,7 +1,7 @@
 """How parameters varied over a task (PVBF, section 3.1 and Figs. 2, 3, 7, A.8-A.11), for any method: `--record_variation 1`.
 
-After each task the record gets, for each standardisation (RR, ZS, RS), the number of parameters in each bin of relative change and the
-mean relative change of each layer, a layer being a module with parameters of its own.
+After each task the record gets, for each standardisation (RR, ZS, RS), the number of parameters in each bin of relative change and
+the mean relative change of each layer, a layer being a module with parameters of its own.
 """
 
 from typing import Any

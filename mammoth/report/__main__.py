@@ -11,7 +11,7 @@ from mammoth import results
 from mammoth.experiments import load_experiment
 from mammoth.report import documents
 from mammoth.report.figures import accuracy_curves
-from mammoth.report.tables import markdown_table
+from mammoth.report.tables import FORMATS, build
 from mammoth.sweep import plan, results_path
 from utils.args import Parser, one_of
 
@@ -23,11 +23,16 @@ def main(argv: list[str]) -> int:
     parser.add_argument("experiment", type=Path, nargs="?", help="experiments/<name>.yaml")
     setting = one_of("class_il", "task_il")
     parser.add_argument("--setting", type=setting, default="class_il", metavar="NAME", help="class_il or task_il")
+    formats = one_of(*FORMATS)
+    parser.add_argument("--format", type=formats, default="text", metavar="NAME", help="text, md, tex or csv")
     parser.add_argument("--output", type=Path, metavar="FILE", help="where a figure goes (default: beside the rows)")
     parser.add_argument("--check", action="store_true", help="documents: only look, and fail if one is stale")
     try:
         asked = parser.parse_args(argv)
         return _documents(asked.check) if asked.what == "documents" else _report(asked)
+    except BrokenPipeError:  # the reader, such as `head`, has had enough
+        sys.stderr.close()
+        return 0
     except (ValueError, OSError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
@@ -49,7 +54,7 @@ def _report(asked: Namespace) -> int:
     if not rows:
         raise ValueError(f"no runs in {source} yet: python -m mammoth.sweep run {asked.experiment}")
     if asked.what == "tables":
-        print(markdown_table(experiment, rows, asked.setting))
+        print(FORMATS[asked.format](build(experiment, rows, asked.setting)))
     else:
         print(f"figure: {accuracy_curves(experiment, rows, asked.output or source.with_suffix('.png'))}")
     return 0

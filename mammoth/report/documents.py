@@ -5,7 +5,7 @@ from pathlib import Path
 
 from mammoth import results
 from mammoth.experiments import load_experiment
-from mammoth.report.tables import markdown_table
+from mammoth.report.tables import build, markdown
 from utils.files import write_atomically
 from utils.yaml_files import ROOT
 
@@ -24,7 +24,7 @@ def refreshed(text: str) -> str:
         if experiment.results is None:
             raise ValueError(f"{match[2]}: a table in a document needs `results:`, a file that is committed")
         rows = results.read_rows(ROOT / experiment.results)
-        return f"{match[1]}\n{markdown_table(experiment, rows)}\n\n{match[3]}"
+        return f"{match[1]}\n{markdown(build(experiment, rows))}\n\n{match[3]}"
 
     return BLOCK.sub(table, text)
 
