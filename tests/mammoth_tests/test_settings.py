@@ -363,13 +363,15 @@ def test_run_id_survives_a_new_engine_flag(resolve):
     assert records.run_id(Namespace(**vars(args), fresh=8), {**defaults, "fresh": 7}) != old
 
 
-def test_run_id_depends_on_the_facts_of_the_config(benchmark_folder, resolve):
+def test_run_id_depends_on_the_facts_of_the_config(tmp_path, monkeypatch, resolve):
     """Other transforms or tasks in a config of the same name compute something else, so the run has another name."""
-    path = benchmark_folder / "seq-digits" / "default.yaml"
+    transform = {"TRANSFORM": ["ToTensor", {"Normalize": {"mean": [0.1], "std": [1]}}]}
     ids = set()
-    for facts in ({}, {"N_TASKS": 2, "N_CLASSES_PER_TASK": 5}, {"TRANSFORM": ["ToTensor", {"Normalize": {"mean": [0.1], "std": [1]}}]}):
-        datasets.read_config.__globals__["read_yaml"].__globals__["_parsed"].cache_clear()
-        write(path, {**DIGITS, **facts})
+    for number, facts in enumerate(({}, {"N_TASKS": 2, "N_CLASSES_PER_TASK": 5}, transform)):
+        folder = tmp_path / str(number)
+        (folder / "seq-digits").mkdir(parents=True)
+        write(folder / "seq-digits" / "default.yaml", {**DIGITS, **facts})
+        monkeypatch.setattr(datasets, "CONFIGS", folder)
         ids.add(resolve("--model", "sgd").run_id)
     assert len(ids) == 3
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 LABELS = {
     "tab:short": "table_short", "tab:long": "table_long", "tab:ablation": "ablation", "tab:offline": "table_offline",
-    "tab:short2": "standardization_short", "tab:long2": "standardization_long",
+    "tab:short2": "standardization", "tab:long2": "standardization",
 }  # fmt: skip
 NUMBER = re.compile(r"(\d+\.\d+)\}?\s*(?:\\pm\s*\{?(\d+\.\d+))?")
 
