@@ -2,8 +2,8 @@
 
 A claim is one or more contrasts: a number for each seed that is above zero where the claim is right. Each contrast gets a two-sided
 one-sample t-test over the seeds (for a difference of two methods run with the same seeds: the paired t-test). A claim *holds* when
-all of its contrasts are significantly above zero, *does not hold* when one is significantly below, and is *undecided* otherwise; its
-p is the largest of its contrasts'. The level is 5 %, Holm's correction over the claims.
+all of its contrasts are significantly above zero, *does not hold* when one is significantly below, and is *undecided* otherwise;
+its p is the largest of its contrasts'. The level is 5 %, Holm's correction over the claims.
 """
 
 import math

@@ -66,7 +66,7 @@ def records_in(folder: Path) -> list[dict]:
         (("--model",), ["--model"]),
         (("--dataset", "seq-digits"), ["--model", "pvbf"]),
         (("--model", "er", "--dataset", "seq-cifar01"), ["seq-cifar01", "seq-cifar10"]),
-        (("--model", "er", "--dataset_config", "onlin"), ["onlin", "default", "offline"]),
+        (("--model", "er", "--dataset_config", "onlin"), ["onlin", "offline"]),
         (("--model", "er", "--dataset", "seq-cifar10", "--dataset_config", "onlin"), ["onlin", "online"]),
         (("--model", "er", "--dataset_config", "nowhere/mine.yaml"), ["nowhere/mine.yaml"]),
         (("--model", "er", "--backbone", "mnistmpl"), ["mnistmpl", "mnistmlp"]),
@@ -133,7 +133,7 @@ def test_more_classes_a_task_than_there_are(refused, tmp_path):
 def test_a_key_that_is_no_flag_names_file_and_key(refused, tmp_path):
     """A YAML config with a misspelt key."""
     path = tmp_path / "mine.yaml"
-    path.write_text("bach_size: 3\n")
+    path.write_text("{protocol: online, backbone: mnistmlp, lr: 0.1, n_epochs: 1, bach_size: 3}")
     message = refused("--model", "sgd", "--dataset_config", str(path))
     assert str(path) in message
     assert "'bach_size'" in message

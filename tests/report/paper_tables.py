@@ -29,10 +29,11 @@ def label_of(line: str) -> str:
 def tables(path: Path) -> dict[str, list[tuple[str, list[tuple[str, str] | None]]]]:
     """Return each table's rows, in the paper's order, keyed by our name of the table."""
     text = path.read_text(encoding="utf-8")
-    found = {}
+    found: dict[str, list[tuple[str, list[tuple[str, str] | None]]]] = {}
     for block in re.findall(r"\\begin\{table\}.*?\\end\{table\}", text, re.DOTALL):
         name = LABELS[re.search(r"\\label\{(tab:\w+)\}", block)[1]]  # type: ignore[index]
         joined = re.sub(r"\s*\n\s*(?=\\\\)", " ", block)
         lines = [line.strip() for line in joined.splitlines() if "&" in line and re.search(r"\d", line)]
-        found[name] = [(label_of(line), cells_of(line)) for line in lines if "MS=" not in line and "MS =" not in line]
+        rows = [(label_of(line), cells_of(line)) for line in lines if "MS=" not in line and "MS =" not in line]
+        found.setdefault(name, []).extend(rows)
     return found

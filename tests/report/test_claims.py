@@ -1,0 +1,109 @@
+"""Claims on hand-made rows: each verdict, the paired test, Holm's correction."""
+
+import pytest
+from scipy import stats
+
+from mammoth.report import claims
+from mammoth.report.claims import CLAIMS, Claim, Evidence, holm, judge, less, more, similar, t_test
+
+
+def rows(table_row, accuracies, column="MS=500", fall=10.0, share=30.0):
+    """Return rows of two tasks with the given final ACC by seed, and a fixed fall of task 1."""
+    return [
+        {
+            "row": table_row,
+            "column": column,
+            "seed": str(seed),
+            "class_il": [[value + fall], [value, value]],
+            "task_il": [[90.0], [90.0, 90.0]],
+            "newest_share": [50.0, share],
+        }
+        for seed, value in enumerate(accuracies)
+    ]
+
+
+def claim(*contrasts):
+    return Claim("c", "text", "paper", contrasts)
+
+
+def test_t_test_equals_scipys():
+    """The paired test is scipy's one-sample test on the differences."""
+    values = [1.2, 0.4, 2.2, -0.3, 0.9]
+    assert t_test(values) == pytest.approx(stats.ttest_1samp(values, 0.0).pvalue, rel=1e-12)
+    assert t_test([1.0]) is None
+    assert t_test([1.0, 1.0]) == 0.0
+    assert t_test([0.0, 0.0]) == 1.0
+
+
+def test_holm_by_hand():
+    """p = .01, .04, .03 and an untested one: .03, .06, .06."""
+    assert holm([0.01, 0.04, None, 0.03]) == pytest.approx([0.03, 0.06, None, 0.06])
+
+
+def test_differences_are_paired_by_seed():
+    """Seed noise that both methods share does not blur their difference."""
+    noise = [0.0, 8.0, -7.0, 3.0, 12.0]
+    evidence = Evidence({"t": rows("A", [50 + n for n in noise]) + rows("B", [48.9 + n * 1.01 for n in noise])})
+    (outcome,) = judge(evidence, [claim(more("t", "A", "B", "MS=500"))])
+    assert outcome.verdict == "holds"
+    assert outcome.n == 5
+
+
+def test_only_seeds_that_both_have_count():
+    """A seed that one method lacks is left out."""
+    evidence = Evidence({"t": rows("A", [50.0, 51.0, 52.0]) + rows("B", [40.0, 41.0])})
+    assert judge(evidence, [claim(more("t", "A", "B", "MS=500"))])[0].n == 2
+
+
+def test_a_claim_that_is_wrong_does_not_hold():
+    """Significantly below zero."""
+    evidence = Evidence({"t": rows("A", [40.0, 41.0, 40.5, 40.2, 40.8]) + rows("B", [60.0, 61.2, 60.4, 60.1, 60.9])})
+    assert judge(evidence, [claim(more("t", "A", "B", "MS=500"))])[0].verdict == "does not hold"
+
+
+def test_one_weak_contrast_leaves_a_claim_undecided():
+    """All contrasts must be significant."""
+    evidence = Evidence({"t": rows("A", [60.0, 61.0, 60.5]) + rows("B", [40.0, 41.1, 40.4]) + rows("C", [59.0, 62.0, 60.4])})
+    contrasts = (more("t", "A", "B", "MS=500"), more("t", "A", "C", "MS=500"))
+    assert judge(evidence, [claim(*contrasts)])[0].verdict == "undecided (3)"
+
+
+def test_one_seed_is_undecided_and_none_is_not_run():
+    """Single seeds decide nothing."""
+    one = Evidence({"t": rows("A", [50.0]) + rows("B", [40.0])})
+    assert judge(one, [claim(more("t", "A", "B", "MS=500"))])[0].verdict == "undecided (1)"
+    assert judge(Evidence({}), [claim(more("t", "A", "B", "MS=500"))])[0].verdict == "not run"
+
+
+def test_less_is_about_forgetting_by_default():
+    """FR 5 against 10: less holds."""
+    evidence = Evidence({"t": rows("A", [50.0, 51.0, 53.0], fall=5.0) + rows("B", [50.0, 52.0, 51.0], fall=10.0)})
+    assert judge(evidence, [claim(less("t", "A", "B", "MS=500"))])[0].verdict == "holds"
+
+
+def test_similar_needs_both_sides():
+    """An equivalence test within 3 points."""
+    near = Evidence({"t": rows("A", [50.0, 51.0, 52.0, 49.0]) + rows("B", [50.2, 50.9, 52.1, 48.8])})
+    far = Evidence({"t": rows("A", [50.0, 51.0, 52.0, 49.0]) + rows("B", [60.2, 60.9, 62.1, 58.8])})
+    assert judge(near, [claim(*similar("t", "A", "B", "MS=500"))])[0].verdict == "holds"
+    assert judge(far, [claim(*similar("t", "A", "B", "MS=500"))])[0].verdict == "does not hold"
+
+
+def test_every_claim_of_the_paper_runs_on_nothing():
+    """With no runs at all each says so."""
+    outcomes = judge(Evidence({}))
+    assert [outcome.verdict for outcome in outcomes] == ["not run"] * len(CLAIMS)
+    assert len({item.name for item in CLAIMS}) == len(CLAIMS)
+    assert claims.markdown(outcomes).count("\n") == len(CLAIMS) + 1
+
+
+def test_variation_claims_read_the_record():
+    """The shares of tasks 1 to 4, against the paper's bounds."""
+    task = {
+        "shares": {"below the mean": 0.67, "within one standard deviation": 0.92, "RS above 2": 0.05},
+        "rr": {"largest": 80.0, "layer_means": [0.5, 0.6, 0.7, 2.0]},
+    }
+    entries = [{"row": "ER", "seed": seed, "variation": {"tasks": [task] * 5}} for seed in range(3)]
+    by_name = {outcome.claim.name: outcome.verdict for outcome in judge(Evidence({}, {"variation": entries}))}
+    for name in ("below-mean", "above-64", "output-high", "zs-below", "zs-sigma", "rs-two"):
+        assert by_name[name] == "holds", name
