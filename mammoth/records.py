@@ -152,8 +152,26 @@ def results_folder(args: Namespace) -> Path:
     return Path(args.base_path) / args.results_path
 
 
+def check_writable(args: Namespace) -> None:
+    """Make the run's folder and write to it, so that a run does not find out at its end.
+
+    Raises:
+        ValueError: it cannot be made or written; says why.
+    """
+    folder = results_folder(args) / "records" / args.run_id
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / "writable", "")
+        (folder / "writable").unlink(missing_ok=True)
+    except OSError as error:
+        where = f"cannot write to {results_folder(args)} ({error.strerror or error})"
+        raise ValueError(f"{where}; choose another --base_path or --results_path") from error
+
+
 class Record:
     """One run's record, kept on disk while the run goes on.
+
+    An earlier record of the same run that is done stands until the new one is done too: till then that is in `rerun.json`.
 
     Args:
         args: the resolved arguments, with `run_id`.
@@ -165,6 +183,7 @@ class Record:
 
     def __init__(self, args: Namespace, command: list[str]) -> None:
         self.path = results_folder(args) / "records" / args.run_id / "record.json"
+        self._working = self.path.with_name("rerun.json") if _is_done(self.path) else self.path
         self.started = time.monotonic()
         self.content: dict[str, Any] = {
             "schema": SCHEMA,
@@ -201,10 +220,6 @@ class Record:
             self.content[name].append(value)
         self.save()
 
-    def discard(self) -> None:
-        """Take back a record of a run that never began."""
-        self.path.unlink(missing_ok=True)
-
     def __enter__(self) -> "Record":
         return self
 
@@ -227,10 +242,20 @@ class Record:
             "peak_memory_mb": peak_memory_mb(),
         }
         self.save()
+        if status == "done":
+            os.replace(self._working, self.path)
+            self._working = self.path
 
     def save(self) -> None:
         """Write the file, whole or not at all."""
-        write_atomically(self.path, json.dumps(self.content, separators=(",", ":"), default=str) + "\n")
+        write_atomically(self._working, json.dumps(self.content, separators=(",", ":"), default=str) + "\n")
+
+
+def _is_done(path: Path) -> bool:
+    try:
+        return read_record(path)["status"] == "done"
+    except (FileNotFoundError, ValueError):
+        return False
 
 
 def is_alive(record: dict[str, Any]) -> bool:

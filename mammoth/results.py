@@ -70,3 +70,55 @@ def merge(old: Iterable[Row], new: Iterable[Row]) -> list[Row]:
     """Return the rows of both, the new one where both have a cell and seed."""
     cells = {(row["row"], row["column"], str(row["seed"])): row for row in (*old, *new)}
     return list(cells.values())
+
+
+# -- recorded variations, in a small JSON file beside the rows ---------------------------------------------------------------------
+
+
+def variation_path(rows: Path) -> Path:
+    """Return the file of recorded variations beside a file of rows: `<name>.variation.json`."""
+    return rows.with_suffix(".variation.json")
+
+
+def variation_of(record: dict[str, Any], row: str, column: str) -> Row | None:
+    """Return what a closed record says of how parameters varied; None if the run had no `--record_variation 1`."""
+    if not record.get("variation"):
+        return None
+    found = {"row": row, "column": column, "seed": record["args"]["seed"], "run_id": record["run_id"]}
+    return {**found, "variation": record["variation"]}
+
+
+def write_variation(path: Path, entries: Iterable[Row]) -> None:
+    """Write recorded variations, whole or not at all, one line each, in the order of row, column and seed."""
+    chosen = sorted(entries, key=lambda entry: (entry["row"], entry["column"], int(entry["seed"])))
+    lines = ",\n".join(json.dumps(entry, separators=(",", ":"), allow_nan=False) for entry in chosen)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, f"[\n{lines}\n]\n" if chosen else "[]\n")
+
+
+def read_variation(path: Path) -> list[Row]:
+    """Read recorded variations; an absent file has none.
+
+    Raises:
+        ValueError: the file is corrupt or holds something else; names it and what is missing.
+    """
+    if not path.is_file():
+        return []
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"{path} is corrupt: {error}") from error
+    if not isinstance(content, list):
+        raise ValueError(f"{path} is no list of recorded variations: it holds a {type(content).__name__}")
+    for number, entry in enumerate(content, 1):
+        missing = _missing(entry, ("row", "column", "seed", "run_id", "variation")) or _missing(
+            entry["variation"], ("layers", "sizes", "edges", "tasks")
+        )
+        if missing:
+            raise ValueError(f"{path} is no list of recorded variations: entry {number} has no {missing!r}")
+    return content
+
+
+def _missing(entry: Any, keys: Iterable[str]) -> str:
+    """Return the first of these keys that an entry lacks, or an empty text."""
+    return next((key for key in keys if not isinstance(entry, dict) or key not in entry), "")

@@ -116,11 +116,11 @@ def train_task(parts: Parts) -> None:
     args = model.args
     model.net.train()
     model.meta_begin_task(dataset)
-    scheduler = get_scheduler(model, args, reload_optim=True)
     watch = LossWatch(model, dataset.current_task)
     assert dataset.train_loader is not None
     epochs = args.n_epochs if args.n_iters is None else -(-args.n_iters // len(dataset.train_loader))
     steps = args.n_iters or len(dataset.train_loader) * epochs
+    scheduler = get_scheduler(model, args, reload_optim=True, span=steps if args.scheduler_mode == "iter" else epochs)
     bar = TaskBar(steps, dataset.current_task + 1, dataset.n_training_tasks, bool(args.non_verbose))
     try:
         for epoch in range(epochs):
@@ -184,17 +184,14 @@ def prepare(args: Namespace, command: list[str]) -> tuple[Parts, Record]:
         InputError: the arguments do not fit, the data are missing or corrupt, or the results folder cannot be written.
     """
     try:
-        record = Record(args, command)
-    except OSError as error:
-        where = f"cannot write to {records.results_folder(args)} ({error.strerror or error})"
-        raise InputError(f"{where}; choose another --base_path or --results_path") from error
-    try:
+        records.check_writable(args)
         parts = build(args)
         data = describe_data(parts.dataset)
+        parts.dataset.check_tasks()
     except (ValueError, OSError) as error:
         LOG.debug("the cause:", exc_info=True)
-        record.discard()
         raise InputError(str(error)) from error
+    record = Record(args, command)
     record.update(data=data, **describe_tasks(parts.dataset))
     record["provenance"].update(describe_machine(parts))
     return parts, record

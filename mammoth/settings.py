@@ -4,7 +4,9 @@ Each value comes from the first of these that gives one: the command line, the m
 benchmark's YAML file, the parser.
 """
 
+import hashlib
 import inspect
+import json
 import os
 import secrets
 from argparse import Namespace
@@ -85,20 +87,38 @@ def model_settings(model: str, protocol: str, dataset: str, which: str, buffer_s
         raise ValueError(f"unknown --model_config {which!r}; there are: default, best")
     path = model_config_path(model)
     content = read_yaml(path) if path.is_file() else {}
-    settings = {**(content.get("default") or {}), **(content.get(protocol) or {})}
+    settings = _layered(*(_section(path, content, key) for key in ("default", protocol)))
     if which != "best":
         return settings
     published = {key: value for key, value in content.items() if key not in ("default", "online", "offline")}
     if dataset not in published:
         raise ValueError(f"--model_config best: nothing published for {model} on {dataset}; {_listing(published)}")
-    entry = published[dataset] or {}
+    entry = _section(path, content, dataset)
     sizes = {str(key): value for key, value in entry.items() if isinstance(key, int)}
-    settings |= {key: value for key, value in entry.items() if not isinstance(key, int)}
+    settings = _layered(settings, {key: value for key, value in entry.items() if not isinstance(key, int)})
     if sizes and str(buffer_size) not in sizes:
         raise ValueError(
             f"--model_config best: {model} on {dataset} has values for --buffer_size {', '.join(sizes)}, not {buffer_size}"
         )
-    return settings | (sizes.get(str(buffer_size)) or {})
+    return _layered(settings, sizes.get(str(buffer_size)) or {})
+
+
+def _section(path: Path, content: dict[str, Any], key: str) -> dict[str, Any]:
+    """Return a section of a method's YAML file ({} if absent). Raises ValueError if it is no mapping."""
+    section = content.get(key) or {}
+    if not isinstance(section, dict):
+        raise ValueError(f"{path}: {key}: expected `flag: value` lines, found a {type(section).__name__}")
+    return section
+
+
+def _layered(*layers: dict[str, Any]) -> dict[str, Any]:
+    """Merge settings, later layers winning; one memory flag of a later layer puts the other out."""
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        if {"buffer_size", "buffer_per_class"} & layer.keys():
+            merged = {name: value for name, value in merged.items() if name not in ("buffer_size", "buffer_per_class")}
+        merged |= layer
+    return merged
 
 
 def _listing(published: dict[str, Any]) -> str:
@@ -137,9 +157,9 @@ def resolve(argv: list[str]) -> Settings:
     _add_backbone_flags(parser, backbone)
 
     model_yaml = model_settings(model_class.NAME, protocol, dataset_name, chosen.model_config, chosen.buffer_size)
-    defaults = _checked(parser, dataset_flags, config_path(dataset_name, chosen.dataset_config), MEMORY_FLAGS)
-    defaults |= model_defaults
-    defaults |= _checked(parser, model_yaml, model_config_path(model_class.NAME), ())
+    from_dataset = _checked(parser, dataset_flags, config_path(dataset_name, chosen.dataset_config), MEMORY_FLAGS)
+    from_model = _checked(parser, model_yaml, model_config_path(model_class.NAME), ())
+    defaults = _layered(from_dataset, model_defaults, from_model)
     engine_defaults = {name: action.default for name, action in actions_by_name(common_parser()).items()}
     parser.set_defaults(**defaults)
     for name, action in actions_by_name(parser).items():
@@ -151,6 +171,8 @@ def resolve(argv: list[str]) -> Settings:
     args = parser.parse_strictly(argv)
     args.model, args.dataset, args.backbone = canonical(model_class.NAME), dataset_name, canonical(backbone)
     args.protocol = protocol
+    if facts:
+        args.facts = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:8]
     size = facts.get("SIZE", dataset_class.SIZE)
     args.num_classes = facts.get("N_CLASSES", dataset_class.N_CLASSES)
     args.input_height, args.input_channels = size[0], size[2]

@@ -203,7 +203,7 @@ class Icarl(ReplayModel):
         return nearest_mean_scores(self.net(x, returnt="features"), *self.means)
 
 
-def _forget_means(model: nn.Module, keys: Any) -> None:
+def _forget_means(model: Any, keys: Any) -> None:
     model.means = None
 
 

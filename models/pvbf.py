@@ -7,6 +7,7 @@ The file uses nothing but Mammoth's interface, so it runs unchanged in upstream 
 """
 
 from argparse import ArgumentParser, Namespace
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -67,8 +68,8 @@ def flat_parameters(net: nn.Module) -> Tensor:
 
 def _module_sizes(net: nn.Module) -> list[int]:
     """Return the number of trainable parameters that each module owns, in theta's order."""
-    owned = [[p.numel() for p in module.parameters(recurse=False) if p.requires_grad] for module in net.modules()]
-    return [sum(sizes) for sizes in owned if sizes]
+    owned = [(name.rpartition(".")[0], p.numel()) for name, p in net.named_parameters() if p.requires_grad]
+    return [sum(size for _, size in group) for _, group in groupby(owned, key=lambda pair: pair[0])]
 
 
 class ParameterCorrelation(nn.Module):
@@ -94,7 +95,7 @@ class ParameterCorrelation(nn.Module):
         uniform: bool = False,
     ) -> None:
         super().__init__()
-        if not 0 < alpha <= beta:
+        if not 0 < alpha <= beta < torch.inf:
             raise ValueError(f"PVBF needs 0 < alpha <= beta (gradients are divided by C), not alpha={alpha}, beta={beta}")
         self.alpha, self.beta, self.uniform = alpha, beta, uniform
         self.standardize = STANDARDIZATIONS[scaling]
@@ -102,7 +103,7 @@ class ParameterCorrelation(nn.Module):
         self.register_buffer("previous", torch.zeros_like(flat_parameters(net)))  # theta_{k-1}
         self.register_buffer("correlation", torch.zeros_like(self.previous))  # C; zeros until a task has ended
         self._divisors: list[Tensor] = []
-        self._divisors_of: tuple[int, int] | None = None
+        self._made_of: tuple[Tensor | None, int] = (None, 0)  # the tensor and version that the divisors were made of
         self.diagnostics: dict[str, float] = {}
 
     def begin_task(self, net: nn.Module) -> None:
@@ -129,13 +130,13 @@ class ParameterCorrelation(nn.Module):
 
     def _by_parameter(self, net: nn.Module) -> list[Tensor]:
         """Return C cut into the parameters' shapes and memory layouts, made anew only when C has changed."""
-        state = (self.correlation.data_ptr(), self.correlation._version)
-        if state != self._divisors_of:
+        made_of, version = self._made_of
+        if made_of is not self.correlation or version != self.correlation._version:
             known = bool(self.correlation.any())
             value = (1 / (1 / self.correlation).mean()).expand_as(self.correlation) if self.uniform else self.correlation
             pieces = zip(trainable(net), value.split([p.numel() for p in trainable(net)]), strict=True)
             self._divisors = [torch.empty_like(p).copy_(c.view(p.shape)) for p, c in pieces] if known else []
-            self._divisors_of = state
+            self._made_of = (self.correlation, self.correlation._version)
         return self._divisors
 
 
@@ -200,7 +201,8 @@ class DualLayerCWR(nn.Module):
         eta_short, eta_long = retention_coefficients(self.occurrences, in_step)
         epsilon = torch.rand(len(in_step), generator=self.generator).to(labels.device, non_blocking=True)
         eta_short = torch.where(epsilon < self.p, eta_short, torch.inf)  # an infinite eta retains M^c (eq. 11)
-        self.sensory.copy_(sensory_memory(self._rows(head), in_step))
+        sensory = sensory_memory(self._rows(head), in_step)
+        self.sensory.copy_(torch.where(in_step[:, None] > 0, sensory, self.sensory))
         self.short_term.copy_(consolidate(self.short_term, self.sensory, eta_short))
         self.long_term.copy_(consolidate(self.long_term, self.short_term, eta_long))
         self.occurrences += in_step
@@ -286,10 +288,10 @@ class Pvbf(ContinualModel):
         return asymmetric_cross_entropy(logits, labels, n_seen) if self.args.ace else F.cross_entropy(logits, labels)
 
     def end_task(self, dataset: Any) -> None:
-        if self.args.dcwr and self.args.dcwr_apply == "task":
-            self.dcwr.write_back(self.net.classifier)
         self.correlation.end_task(self.net)
         self.diagnostics = self.correlation.diagnostics
+        if self.args.dcwr and self.args.dcwr_apply == "task":  # after C, as Algorithm 1 has it
+            self.dcwr.write_back(self.net.classifier)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the logits (batch, classes); in evaluation with `--dcwr_apply predict`, those that M^l gives."""

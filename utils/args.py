@@ -65,12 +65,25 @@ def number(
         except ValueError as error:
             what = "a whole number" if kind is int else "a number"
             raise argparse.ArgumentTypeError(f"{text!r} is not {what}") from error
-        if not low <= value <= high or (open_low and value == low) or not math.isfinite(value):
+        if not low <= value <= high or (open_low and value == low) or value in (math.inf, -math.inf):
             bounds = f"{'above' if open_low else 'at least'} {low:g}" if high == math.inf else f"from {low:g} to {high:g}"
             raise argparse.ArgumentTypeError(f"{text} is out of range; it must be {bounds}")
         return value
 
     return read
+
+
+def whole(low: int = 1) -> Callable[[str], Any]:
+    """Return an argparse type: a whole number from `low` to 2^31 - 1."""
+    return number(int, low, 2**31 - 1)
+
+
+def milestones(text: str) -> str:
+    """Read epochs with commas or spaces between, such as `35,45`; an argparse type that gives them with commas."""
+    words = text.replace(",", " ").split()
+    if not all(word.isdigit() for word in words):
+        raise argparse.ArgumentTypeError(f"{text!r} are not epochs; give whole numbers with commas between, such as 35,45")
+    return ",".join(words)
 
 
 def one_of(*names: str) -> Callable[[str], str]:
@@ -94,7 +107,7 @@ def yes_or_no(text: str) -> int:
 
 def add_rehearsal_args(parser: Container) -> None:
     """Add the flags of a method with a memory, to a parser or an argument group."""
-    positive = number(int, 1)
+    positive = whole()
     parser.add_argument("--buffer_size", type=positive, metavar="N", help="memory: images in total")
     parser.add_argument("--buffer_per_class", type=positive, metavar="N", help="memory: images per class")
     parser.add_argument("--minibatch_size", type=positive, metavar="N", help="replayed images per step")
@@ -111,9 +124,9 @@ def add_choice_args(parser: Container) -> None:
 
 def add_experiment_args(parser: Container) -> None:
     """Add the flags that change what is learnt."""
-    positive, rate = number(int, 1), number(float, 0, open_low=True)
+    positive, rate = whole(), number(float, 0, open_low=True)
     share = number(float, 0, 99.99)
-    parser.add_argument("--seed", type=number(int, 0), metavar="N", help="every random choice follows from it; drawn if absent")
+    parser.add_argument("--seed", type=whole(0), metavar="N", help="every random choice follows from it; drawn if absent")
     parser.add_argument("--lr", type=rate, metavar="X", help="learning rate")
     parser.add_argument("--batch_size", type=positive, metavar="N", help="stream images per step")
     parser.add_argument("--n_epochs", type=positive, metavar="N", help="passes over each task")
@@ -137,7 +150,9 @@ def add_experiment_args(parser: Container) -> None:
         metavar="NAME",
         help="step the schedule each epoch or iter",
     )
-    parser.add_argument("--lr_milestones", default="", metavar="A,B", help="epochs at which multisteplr lowers the rate")
+    parser.add_argument(
+        "--lr_milestones", type=milestones, default="", metavar="A,B", help="epochs at which multisteplr lowers the rate"
+    )
     parser.add_argument("--sched_multistep_lr_gamma", type=rate, default=0.1, metavar="X", help="factor at each milestone")
     parser.add_argument(
         "--drop_last", type=yes_or_no, default=0, metavar="0|1", help="leave out a task's last batch if it is short"
@@ -172,7 +187,7 @@ def add_management_args(parser: Container) -> None:
     parser.add_argument("--device", metavar="NAME", help="cpu, cuda:0, ... (default: the first GPU, else the CPU)")
     parser.add_argument(
         "--threads",
-        type=number(int, 0),
+        type=whole(0),
         default=0,
         metavar="N",
         help="CPU threads; 0: all cores, shared with other runs",
@@ -218,7 +233,7 @@ def convert(action: argparse.Action, value: Any, where: str) -> Any:
         return None
     text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
     try:
-        read = action.type(text) if callable(action.type) else value if action.type is None else text
+        read = action.type(text) if callable(action.type) else text
     except (argparse.ArgumentTypeError, TypeError, ValueError) as error:
         raise ValueError(f"{where}: {action.dest}: {error}") from error
     if action.choices is not None and read not in action.choices:

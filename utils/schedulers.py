@@ -8,12 +8,15 @@ import torch
 SCHEDULERS = ("none", "multisteplr", "cosine")
 
 
-def get_scheduler(model: Any, args: Namespace, reload_optim: bool = True) -> torch.optim.lr_scheduler.LRScheduler | None:
+def get_scheduler(
+    model: Any, args: Namespace, reload_optim: bool = True, span: int | None = None
+) -> torch.optim.lr_scheduler.LRScheduler | None:
     """Return the scheduler that `args.lr_scheduler` names for one task, or None.
 
     Args:
         model: its `opt` is scheduled.
         reload_optim: rebuild the optimiser first, so that each task starts at the full rate.
+        span: how often the schedule will be stepped in the task (default: once an epoch); the cosine ends there.
     """
     name = getattr(args, "lr_scheduler", None)
     if not name or name == "none":
@@ -21,6 +24,6 @@ def get_scheduler(model: Any, args: Namespace, reload_optim: bool = True) -> tor
     if reload_optim:
         model.opt = model.get_optimizer()
     if name == "multisteplr":
-        milestones = [int(word) for word in str(args.lr_milestones).replace(",", " ").split()]
+        milestones = [int(word) for word in args.lr_milestones.split(",") if word]
         return torch.optim.lr_scheduler.MultiStepLR(model.opt, milestones, gamma=args.sched_multistep_lr_gamma)
-    return torch.optim.lr_scheduler.CosineAnnealingLR(model.opt, T_max=args.n_epochs)
+    return torch.optim.lr_scheduler.CosineAnnealingLR(model.opt, T_max=span or args.n_epochs)

@@ -176,13 +176,25 @@ class ContinualDataset:
         self.c_task += 1
         train, test = self.split(train=True), self.split(train=False)
         images = select(train, *self.training_range())
-        if not len(images):
-            raise ValueError(f"{self.NAME}: task {self.c_task + 1} has no training images")
         generator = randomness.fresh(f"stream_order/{self.c_task}")
         self.train_loader = BatchLoader(images, self.get_batch_size(), generator, bool(getattr(self.args, "drop_last", 0)))
         for task in range(self.N_TASKS) if self.joint else [self.c_task]:
             self.test_loaders.append(BatchLoader(select(test, *self.get_offsets(task)), EVALUATION_BATCH))
         return self.train_loader, self.test_loaders[-1]
+
+    def check_tasks(self) -> None:
+        """Raise ValueError if a task has no test image, or too few training images for a step."""
+        counts = [torch.bincount(self.split(train).targets, minlength=self.N_CLASSES).tolist() for train in (True, False)]
+        ranges = [(0, self.N_CLASSES)] if self.joint else [self.get_offsets(task) for task in range(self.N_TASKS)]
+        least = self.get_batch_size() if getattr(self.args, "drop_last", 0) else 1
+        for task, (first, past_last) in enumerate(ranges, 1):
+            train, test = (sum(count[first:past_last]) for count in counts)
+            if train < least:
+                why = " (a full batch, with --drop_last 1)" if least > 1 else ""
+                why += "; lower --validation" if getattr(self.args, "validation", 0.0) > 0 else ""
+                raise ValueError(f"{self.NAME}: task {task} has {train} training images and needs at least {least}{why}")
+            if not test:
+                raise ValueError(f"{self.NAME}: task {task} has no test images")
 
     def fingerprint(self) -> str:
         """Return a digest of all images and labels, training and test."""

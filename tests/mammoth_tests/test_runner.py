@@ -2,6 +2,7 @@
 
 import json
 from argparse import ArgumentParser
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -13,7 +14,7 @@ from mammoth import runner
 from mammoth.runner import CHECK_EVERY, LossWatch, TrainingDiverged
 from models.sgd import Sgd
 
-TRAIN_SIZES = [288, 288, 290, 290, 286]  # of the digits' five tasks
+TRAIN_SIZES = [289, 289, 291, 289, 284]  # of the digits' five tasks
 
 
 class Recorder(Sgd):
@@ -107,7 +108,7 @@ def test_counters_of_classes_and_steps(calls, go):
     assert [call[2:] for call in calls if call[0] == "begin_task"] == [(0, 2, 2, 0), (2, 4, 2, 0)]
     assert [call[2:] for call in calls if call[0] == "evaluate"] == [(0, 2), (2, 4)]
     assert [call[2:-1] for call in calls if call[0] == "observe"] == [
-        (0, 150, 0, 0), (0, 138, 1, 1), (1, 150, 2, 0), (1, 138, 3, 1),
+        (0, 150, 0, 0), (0, 139, 1, 1), (1, 150, 2, 0), (1, 139, 3, 1),
     ] * 2  # fmt: skip
     assert [call[-1] for call in calls if call[0] == "begin_epoch"] == [0] * 4
 
@@ -153,7 +154,7 @@ def test_steps_do_not_depend_on_the_memory(memory, go):
         (("--batch_size", "100", "--n_iters", "7"), 7 + 7),
         (("--batch_size", "100", "--n_iters", "2", "--n_epochs", "9"), 2 + 2),
         (("--debug_mode", "1", "--n_epochs", "2"), 12 + 12),
-        (("--batch_size", "288"), 1 + 1),
+        (("--batch_size", "289"), 1 + 1),
     ],
 )
 def test_how_many_steps(words, steps, go):
@@ -203,7 +204,7 @@ def test_cosine_schedule_by_steps_falls_over_the_task(calls, go):
     words = ("--lr_scheduler", "cosine", "--scheduler_mode", "iter", "--n_epochs", "2")
     go("--model", "recorder", "--batch_size", "60", "--lr", "1", "--stop_after", "1", *words)
     assert len(rates(calls)) == 10
-    assert rates(calls) == sorted(rates(calls), reverse=True)
+    assert all(later < earlier + 1e-9 for earlier, later in pairwise(rates(calls)))
 
 
 # -- forward transfer, joint -------------------------------------------------------------------------------------------------

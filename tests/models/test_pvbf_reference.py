@@ -1,7 +1,7 @@
 """PVBF against a second implementation, in NumPy, of the paper's Algorithms 1 and 2 on a linear softmax classifier.
 
 The reference is written from the paper alone: one loop for each "for" of the algorithms, one parameter or class at a time, in
-float64. Both get the same weights, batches, replayed batches and draws of epsilon. Class 4 and 5 of the head are never met.
+float64. Both get the same weights, batches, replayed batches and draws of epsilon. Classes 4 and 5 of the head are never met.
 """
 
 from argparse import ArgumentParser
@@ -264,3 +264,15 @@ def test_prediction_is_made_by_long_term_memory(data, epsilons):
         trained = model(torch.tensor(inputs)).numpy()
     np.testing.assert_allclose(predicted, inputs @ expected["M^l"][:, :FEATURES].T + expected["M^l"][:, FEATURES], **EXACT)
     np.testing.assert_allclose(trained, inputs @ expected["weight"].T + expected["bias"], **EXACT)
+
+
+def test_written_back_per_task_the_head_predicts_until_then(data):
+    """--dcwr_apply task: in the middle of a task an evaluation uses the head in training, not M^l."""
+    model = make_model(data, "--dcwr_apply", "task")
+    inputs, labels = (torch.tensor(part) for part in data["stream"][0][0])
+    model.meta_begin_task(SimpleNamespace(training_range=lambda: (0, 2), EIGHT_BIT=False))
+    model.meta_observe(inputs, labels, inputs, epoch=0)
+    model.net.eval()
+    with torch.no_grad():
+        assert torch.equal(model(inputs), model.net(inputs))
+        assert not torch.allclose(model(inputs), model.dcwr.predict(model.net.classifier, inputs))

@@ -1,0 +1,241 @@
+"""One run of a sweep, done once, whoever else is at it: claim its folder, look at its record again, run, let go.
+
+A claim is a lock (flock) on the file `claim` in the run's folder. The kernel lets go of it however its process ends, so a run
+whose record says `running` while nobody holds the claim was killed. The file stays; it names the last holder.
+"""
+
+import contextlib
+import fcntl
+import os
+import platform
+import time
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+from typing import IO, Any, NamedTuple, Protocol
+
+from mammoth import records
+
+INTERRUPTED = 130
+ELSEWHERE = 75  # EX_TEMPFAIL: another process has this run
+
+
+class Outcome(NamedTuple):
+    """How a command line ended: an exit status of `main.py`, or `ELSEWHERE`."""
+
+    argv: tuple[str, ...]
+    status: int
+    message: str
+
+
+class Job(NamedTuple):
+    """A command line to run.
+
+    Args:
+        argv: the words after `main.py`.
+        log: where its output goes; its folder is the run's.
+        seen: `stamp` of the record when the run was decided on; if it has changed since, somebody else was here.
+    """
+
+    argv: tuple[str, ...]
+    log: Path
+    seen: int | None = None
+
+
+class Launcher(Protocol):
+    """What a sweep needs of the place where its runs execute; a context manager that stops what still runs at its end."""
+
+    @property
+    def width(self) -> int:
+        """How many runs go on side by side."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether any job has no outcome yet."""
+
+    def add(self, jobs: Iterable[Job]) -> None:
+        """Take jobs."""
+
+    def running(self) -> dict[tuple[str, ...], float]:
+        """Return what runs now, and since when (`time.monotonic`)."""
+
+    def poll(self, timeout: float) -> list[Outcome]:
+        """Return what ended; waits up to `timeout` seconds for the first."""
+
+    def __enter__(self) -> "Launcher": ...
+
+    def __exit__(self, *exc_info: object) -> None: ...
+
+
+# -- claims ----------------------------------------------------------------------------------------------------------------
+
+
+def try_lock(file: IO[Any], kind: int) -> bool:
+    """Lock an open file without waiting; returns False if another process holds it.
+
+    Raises:
+        OSError: the file system has no locks; names the file.
+    """
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        raise OSError(error.errno, f"cannot lock it, and without locks runs could be done twice ({error.strerror})", file.name) from error
+    return True
+
+
+class Claim:
+    """The right to work on a run, for as long as the `with` block lasts; `as` says whether it was granted.
+
+    Args:
+        folder: the run's; made if it is not there.
+        patience: seconds to try for, because someone who only looks whether a run is claimed holds it for an instant.
+    """
+
+    def __init__(self, folder: Path, patience: float = 0.5) -> None:
+        self.path = folder / "claim"
+        self.patience = patience
+        self._file: IO[str] | None = None
+
+    def __enter__(self) -> bool:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = self.path.open("a+", encoding="utf-8")
+        deadline = time.monotonic() + self.patience
+        while not (held := try_lock(self._file, fcntl.LOCK_EX)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        if held:
+            self._file.truncate(0)
+            self._file.write(f"{platform.node()} {os.getpid()}")
+            self._file.flush()
+        return held
+
+    def __exit__(self, *exc_info: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def claimed(folder: Path) -> bool:
+    """Whether a process holds the claim on this run's folder now."""
+    try:
+        with (folder / "claim").open(encoding="utf-8") as file:
+            return not try_lock(file, fcntl.LOCK_SH)
+    except FileNotFoundError:
+        return False
+
+
+def holder(folder: Path) -> str:
+    """Return `host pid` of the last process that claimed this folder; empty if none ever did."""
+    with contextlib.suppress(FileNotFoundError):
+        return (folder / "claim").read_text(encoding="utf-8")
+    return ""
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Any:
+    """Hold the lock that goes with a file, waiting for it: who reads, changes and writes the file does so alone.
+
+    Raises:
+        OSError: the folder cannot be written, or its file system has no locks.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_name(f".{path.name}.lock").open("a", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+# -- what a record says -------------------------------------------------------------------------------------------------------
+
+
+class Glance(NamedTuple):
+    """What a sweep wants to know of a record, without its matrices."""
+
+    status: str
+    args: dict[str, Any]
+    stages: int
+    tasks: int
+    provenance: dict[str, Any]
+    reason: str
+
+
+def stamp(path: Path) -> int | None:
+    """Return a number that changes whenever the file is written anew; None if it is not there."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_mtime_ns * 64 + status.st_ino % 64
+
+
+def glance(path: Path) -> Glance | None:
+    """Return what a record says, if there is a whole one."""
+    seen = stamp(path)
+    return None if seen is None else _glance(path, seen)
+
+
+@lru_cache(maxsize=None)
+def _glance(path: Path, seen: int) -> Glance | None:
+    try:
+        record = records.read_record(path)
+    except (FileNotFoundError, ValueError):
+        return None
+    tasks = len(record.get("task_sizes") or ())
+    return Glance(
+        record["status"], record["args"], len(record["class_il"]), tasks, record["provenance"], record.get("reason", "")
+    )
+
+
+def is_alive(seen: Glance, folder: Path) -> bool:
+    """Whether the process that writes a running record is still there: it holds the claim; without one, its pid decides."""
+    if claimed(folder):
+        return True
+    if holder(folder) == f"{seen.provenance['host']} {seen.provenance['pid']}":
+        return False
+    return records.is_alive({"provenance": seen.provenance})
+
+
+def settled(job: Job) -> Outcome | None:
+    """Return what somebody else made of a run since it was decided on; None if it is still to be done."""
+    path = job.log.with_name("record.json")
+    seen = glance(path)
+    if seen is None or stamp(path) == job.seen:
+        return None
+    if seen.status == "running" and is_alive(seen, path.parent):
+        return Outcome(job.argv, ELSEWHERE, f"running elsewhere ({seen.provenance['host']} {seen.provenance['pid']})")
+    outcomes = {"done": Outcome(job.argv, 0, ""), "failed": Outcome(job.argv, 1, f"error: {seen.reason}")}
+    return outcomes.get(seen.status)
+
+
+# -- doing it ----------------------------------------------------------------------------------------------------------------
+
+
+def execute(argv: tuple[str, ...], log: Path) -> Outcome:
+    """Run one command line in this process, its output going to a log file; never raises for a run's own failure."""
+    from mammoth.cli import main
+
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("w", encoding="utf-8") as file, contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
+        status = main(list(argv))
+    lines = log.read_text(encoding="utf-8").strip().splitlines()
+    return Outcome(argv, status, next((line for line in reversed(lines) if line.startswith("error: ")), ""))
+
+
+def perform(job: Job, device: str = "") -> Outcome:
+    """Do a run in this process, unless another process has it or has done it meanwhile.
+
+    Args:
+        job: the run.
+        device: where, unless the command line says; empty: not said.
+
+    Raises:
+        OSError: the run's folder cannot be written or locked.
+    """
+    folder = job.log.parent
+    with Claim(folder) as held:
+        if not held:
+            return Outcome(job.argv, ELSEWHERE, f"running elsewhere ({holder(folder)})")
+        found = claim_finding = settled(Job(*job)) if False else _unclaimed(job)
+        if found is None:
+            return _fresh(job, device)
+        del claim_finding
+        return found

@@ -1,0 +1,326 @@
+"""A figure as plain data, and its two renderings by matplotlib: PNG and PDF files, and inline SVG for the page.
+
+One style for all: colours that stay apart under each kind of colour blindness, each with a marker and a dash of its own, so that
+a figure can be read in grey. In the SVG, colours are CSS variables (`--c0` .. `--c8`, text in `currentColor`): the page gives
+them a light and a dark value.
+"""
+
+import hashlib
+import io
+import json
+import re
+import textwrap
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from utils.files import write_atomically
+
+PALETTE = ("#2159c6", "#eb7100", "#0f995b", "#77455d", "#883700", "#3a97fb", "#562685", "#8192b0", "#1d1f24")
+DARK_PALETTE = ("#3270a5", "#e87c34", "#49e28c", "#dd98b5", "#ffe424", "#b2b4f7", "#c57bff", "#985663", "#e8eaed")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
+DASHES: tuple[Any, ...] = ("-", "-", "-", (0, (5, 1.5)), (0, (5, 1.5)), (0, (5, 1.5)), (0, (2, 1.2)), (0, (2, 1.2)), (0, (2, 1.2)))
+INK = PALETTE[-1]
+FORMATS = (".png", ".pdf")
+PANEL = (3.4, 2.7)  # inches
+ALONE = (5.2, 4.0)
+STYLE: Any = {
+    "axes.axisbelow": True,
+    "axes.edgecolor": INK,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.labelcolor": INK,
+    "axes.linewidth": 0.8,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlesize": 9,
+    "font.family": "DejaVu Sans",
+    "font.size": 8.5,
+    "grid.alpha": 0.18,
+    "grid.color": INK,
+    "grid.linewidth": 0.7,
+    "legend.frameon": False,
+    "pdf.fonttype": 42,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "mammoth",
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+}
+
+
+@dataclass(frozen=True)
+class Line:
+    """A curve with its intervals. `place` picks colour, marker and dash; `n` is the number of seeds.
+
+    A `level` has one value, drawn across the whole panel: a reference such as IID.
+    """
+
+    label: str
+    place: int
+    n: int
+    values: tuple[float, ...]
+    half_widths: tuple[float | None, ...]
+    level: bool = False
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Bars of width one side by side from 0 on, in the first colour; those at `marked` in the second."""
+
+    heights: tuple[float, ...]
+    half_widths: tuple[float | None, ...]
+    marked: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes. `ticks`: (position, label) of the x axis; `rule`: (position, label) of an upright line."""
+
+    title: str
+    lines: tuple[Line, ...] = ()
+    bars: Bars | None = None
+    ticks: tuple[tuple[float, str], ...] = ()
+    rule: tuple[float, str] | None = None
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure. `name` is good for a file; `folded`: the page shows it on demand."""
+
+    name: str
+    title: str
+    x_label: str
+    y_label: str
+    panels: tuple[Panel, ...]
+    log: bool = False
+    folded: bool = False
+
+    @cached_property
+    def digest(self) -> str:
+        """A digest of all that the figure shows, kept inside its files."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:24]
+
+    @cached_property
+    def legend(self) -> tuple[tuple[int, str], ...]:
+        """The places and labels of the lines in all panels, with how many seeds."""
+        lines = [line for panel in self.panels for line in panel.lines]
+        seeds: dict[tuple[int, str], list[int]] = {}
+        for line in sorted(lines, key=lambda line: line.place):
+            seeds.setdefault((line.place, line.label), []).append(line.n)
+        return tuple((place, f"{label} (n = {_range(counts)})") for (place, label), counts in seeds.items())
+
+    @cached_property
+    def y_limits(self) -> tuple[float, float]:
+        """What every panel's y axis spans."""
+        marks = [mark for panel in self.panels for mark in (*panel.lines, *((panel.bars,) if panel.bars else ()))]
+        pairs = [pair for mark in marks for pair in zip(_heights(mark), mark.half_widths, strict=True)]
+        if not pairs:
+            return (0.7, 10) if self.log else (0, 1)
+        high = max(value + (width or 0) for value, width in pairs)
+        if self.log:
+            return 0.7, max(high, 1) * 2
+        low = min(value - (width or 0) for value, width in pairs)
+        if any(panel.bars for panel in self.panels):
+            return min(0, low * 1.08), (high * 1.08 or 1)
+        return max(0, low - 4) // 10 * 10, min(103, high + 4)
+
+
+def _range(counts: list[int]) -> str:
+    return str(counts[0]) if len(set(counts)) == 1 else f"{min(counts)}–{max(counts)}"
+
+
+def _heights(mark: Line | Bars) -> tuple[float, ...]:
+    return mark.values if isinstance(mark, Line) else mark.heights
+
+
+# -- files -------------------------------------------------------------------------------------------------------------------------
+
+
+def files(path: Path) -> list[Path]:
+    """Return the files that a figure at this path consists of: PNG, PDF, and the path's own format if it is another."""
+    return [path.with_suffix(suffix) for suffix in dict.fromkeys((path.suffix.lower(), *FORMATS)) if suffix]
+
+
+def write(drawing: Drawing, path: Path) -> Path:
+    """Write a figure as PNG and PDF beside each other, each whole or not at all; returns `path`.
+
+    Raises:
+        ValueError: the path's own format is none that matplotlib writes.
+        OSError: a file cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for file in files(path):
+        write_atomically(file, _rendered(drawing, file.suffix[1:]))
+    return path
+
+
+def is_current(drawing: Drawing, path: Path) -> bool:
+    """Whether the files at this path are there and show just this; the digest in them is compared, not the pixels."""
+    return all(file.is_file() and drawing.digest.encode() in file.read_bytes() for file in files(path))
+
+
+def _rendered(drawing: Drawing, kind: str) -> bytes:
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    count = max(len(drawing.panels), 1)
+    across = count if count <= 4 else 3
+    down = -(-count // across)
+    width = PANEL[0] * across if count > 1 else ALONE[0]
+    height = PANEL[1] * down + 0.6 if count > 1 else ALONE[1]
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(width, height), layout="constrained", dpi=200)
+        axes = list(figure.subplots(down, across, squeeze=False).flat)
+        for place, (axis, panel) in enumerate(zip(axes, drawing.panels, strict=False)):
+            _draw(axis, drawing, panel, first=place % across == 0)
+        for axis in axes[len(drawing.panels) :]:
+            axis.set_axis_off()
+        figure.suptitle(_plain(textwrap.fill(drawing.title, int(11 * width))), fontsize=10)
+        if drawing.legend:
+            _legend(figure, drawing, max(2, int(width / 1.7)))
+        file = io.BytesIO()
+        figure.savefig(file, format=kind, metadata=_metadata(kind, drawing.digest))
+    return file.getvalue()
+
+
+def _metadata(kind: str, digest: str) -> dict[str, Any]:
+    """Return what goes into a file's head: the digest, and no date, so that the same figure gives the same file."""
+    if kind == "png":
+        return {"Description": digest, "Software": None}
+    if kind == "pdf":
+        return {"Subject": digest, "CreationDate": None, "Creator": None, "Producer": None}
+    return {"Description": digest, "Date": None} if kind == "svg" else {}
+
+
+def _legend(figure: Any, drawing: Drawing, across: int) -> None:
+    from matplotlib.lines import Line2D
+
+    handles = [Line2D([], [], **_look(place)) for place, _ in drawing.legend]
+    labels = [_plain(f" {label}") for _, label in drawing.legend]  # one that begins with _ would be left out
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), across), handlelength=3)
+
+
+# -- panels ------------------------------------------------------------------------------------------------------------------------
+
+
+def _look(place: int) -> dict[str, Any]:
+    """Return how the curve at a place looks; after a round of colours the markers move on by one."""
+    turn, colour = divmod(place, len(PALETTE))
+    return {
+        "color": PALETTE[colour],
+        "linestyle": DASHES[colour],
+        "marker": MARKERS[(colour + turn) % len(MARKERS)],
+        "markersize": 4.5,
+        "linewidth": 1.4,
+    }
+
+
+def _plain(text: str) -> str:
+    """Return a text in which matplotlib finds no formula."""
+    return text.replace("$", r"\$")
+
+
+def _draw(axis: Any, drawing: Drawing, panel: Panel, first: bool = True) -> None:
+    if drawing.log:
+        axis.set_yscale("log")
+    axis.set_ylim(*drawing.y_limits)
+    for line in panel.lines:
+        _draw_line(axis, line)
+    if panel.bars:
+        _draw_bars(axis, panel.bars, drawing.log)
+    if panel.rule:
+        _draw_rule(axis, *panel.rule)
+    axis.set_xticks([place for place, _ in panel.ticks], [_plain(label) for _, label in panel.ticks])
+    axis.set_title(_plain(panel.title))
+    axis.set_xlabel(_plain(drawing.x_label))
+    if first:
+        axis.set_ylabel(_plain(drawing.y_label))
+
+
+def _draw_line(axis: Any, line: Line) -> None:
+    look = _look(line.place)
+    if line.level:
+        axis.axhline(line.values[0], **{**look, "marker": ""})
+        width = line.half_widths[0] or 0
+        axis.axhspan(line.values[0] - width, line.values[0] + width, color=look["color"], alpha=0.1, linewidth=0)
+        return
+    stages = range(1, len(line.values) + 1)
+    axis.plot(stages, line.values, **look)
+    if len(line.values) > 1 and None not in line.half_widths:
+        pairs = list(zip(line.values, line.half_widths, strict=True))
+        low, high = [value - (width or 0) for value, width in pairs], [value + (width or 0) for value, width in pairs]
+        axis.fill_between(stages, low, high, color=look["color"], alpha=0.14, linewidth=0)
+
+
+def _draw_bars(axis: Any, bars: Bars, log: bool) -> None:
+    for place, (height, width) in enumerate(zip(bars.heights, bars.half_widths, strict=True)):
+        if height:
+            marked = place in bars.marked
+            hatch = {"hatch": "////", "edgecolor": "white", "linewidth": 0} if marked else {}
+            axis.bar(place + 0.5, height, width=0.82, color=PALETTE[1 if marked else 0], **hatch)
+        if width:
+            down = min(width, height * 0.9) if log else width
+            axis.errorbar(place + 0.5, height, [[down], [width]], color=INK, elinewidth=0.9, capsize=1.5, capthick=0.9)
+    axis.set_xlim(-0.3, len(bars.heights) + 0.3)
+    axis.axhline(0, color=INK, linewidth=0.8)
+
+
+def _draw_rule(axis: Any, place: float, label: str) -> None:
+    axis.axvline(place, color=INK, linewidth=1, linestyle=(0, (3, 2)))
+    axis.annotate(
+        _plain(label), (place, 1), xytext=(3, -1), xycoords=("data", "axes fraction"), textcoords="offset points", va="top"
+    )
+
+
+# -- inline SVG --------------------------------------------------------------------------------------------------------------------
+
+
+def panel_svgs(drawing: Drawing, prefix: str) -> list[str]:
+    """Return each panel as an SVG element to put into a page; `prefix` keeps their ids apart from others'."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    found = []
+    with matplotlib.rc_context(STYLE):
+        for place, panel in enumerate(drawing.panels):
+            figure = Figure(figsize=PANEL)
+            axis = figure.add_axes((0.165, 0.17, 0.815, 0.72))
+            _draw(axis, drawing, panel)
+            file = io.StringIO()
+            figure.savefig(file, format="svg", transparent=True)
+            found.append(_inlined(file.getvalue(), f"{prefix}-{place}-"))
+    return found
+
+
+def _inlined(svg: str, prefix: str) -> str:
+    """Return an SVG file's element without what only a file needs, with ids of its own and the page's colours."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
+    svg = re.sub(r' xmlns(:\w+)?="[^"]*"', "", svg).replace("xlink:href", "href")
+    svg = re.sub(r'(?<= id=")|(?<=href="#)|(?<=url\(#)', prefix, svg)
+    svg = re.sub(r'(<svg\b[^>]*?) width="[^"]*"', r"\1", re.sub(r'(<svg\b[^>]*?) height="[^"]*"', r"\1", svg, count=1), count=1)
+    svg = svg.replace(INK, "currentColor")
+    for place, colour in enumerate(PALETTE[:-1]):
+        svg = svg.replace(colour, f"var(--c{place})")
+    return svg.strip()
+
+
+def swatch(place: int) -> str:
+    """Return a small SVG element that shows the line and marker of a place: the page's legend."""
+    from matplotlib.markers import MarkerStyle
+
+    look = _look(place)
+    marker = MarkerStyle(look["marker"])
+    outline = marker.get_path().transformed(marker.get_transform()).to_polygons()[0]
+    points = " ".join(f"{18 + 7 * x:.1f},{6 - 7 * y:.1f}" for x, y in outline)
+    colour = place % len(PALETTE)
+    paint = f"var(--c{colour})" if colour < len(PALETTE) - 1 else "currentColor"
+    dash = (
+        "" if isinstance(look["linestyle"], str) else f' stroke-dasharray="{" ".join(str(1.6 * d) for d in look["linestyle"][1])}"'
+    )
+    return (
+        f'<svg class="swatch" viewBox="0 0 36 12" aria-hidden="true"><path d="M0 6H36" stroke="{paint}" stroke-width="2"{dash}/>'
+        f'<polygon points="{points}" fill="{paint}"/></svg>'
+    )

@@ -1,0 +1,267 @@
+"""From rows to a table and a figure, with intervals computed by hand."""
+
+import csv
+import math
+import os
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from mammoth import results
+from mammoth.experiments import Experiment
+from mammoth.report.__main__ import main
+from mammoth.report.figures import accuracy_curves, curve
+from mammoth.report.stats import t_interval
+from mammoth.report.tables import FORMATS, build, format_interval
+from utils.yaml_files import ROOT
+
+FIELDS = dict.fromkeys(results.FIELDS, "")
+
+
+def row(label, seed, class_il, column="-", **more):
+    """A row by hand: everything but the matrices is the same."""
+    fixed = {
+        "dataset": "seq-digits", "data": "original", "commit": "abc123", "dirty": False, "source_digest": "d1", "python": "3.11",
+        "torch": "2.9", "device": "cpu: test", "wall_s": 36.0, "task_il": class_il, "newest_share": [1.5], "diagnostics": [],
+    }  # fmt: skip
+    return {**FIELDS, **fixed, "row": label, "column": column, "seed": seed, "class_il": class_il, "run_id": f"{label}{seed}", **more}
+
+
+def table_of(*rows, columns=("-",)):
+    """The experiment of these labels."""
+    return Experiment("table", "A title", (0,), None, tuple(rows), tuple(columns), ())
+
+
+def text_of(experiment, rows, setting="class_il", form="text"):
+    """The experiment's table in a format."""
+    return FORMATS[form](build(experiment, rows, setting))
+
+
+# ACC 60, 62, 64 and FR 40, 36, 32: means 62 and 36, sample deviations 2 and 4; half-width 4.303 s / sqrt(3)
+THREE = [row("ER", seed, [[90.0], [50.0 + 4 * seed, 70.0]]) for seed in range(3)]
+
+
+# -- intervals -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_interval_of_three_values_by_hand():
+    """60, 62, 64: mean 62, half-width 4.303 x 2 / sqrt(3) = 4.968."""
+    found = t_interval([60.0, 62.0, 64.0])
+    assert (found.mean, found.n) == (62.0, 3)
+    assert found.half_width == pytest.approx(4.303 * 2 / math.sqrt(3), abs=1e-3)
+
+
+@pytest.mark.parametrize(("n", "quantile"), [(2, 12.706), (5, 2.776), (15, 2.145)])
+def test_the_quantiles_are_students(n, quantile):
+    """The half-width of n values of known deviation, against the table of Student's t."""
+    values = [float(k % 2) for k in range(n)]
+    mean = sum(values) / n
+    deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / (n - 1))
+    assert t_interval(values).half_width == pytest.approx(quantile * deviation / math.sqrt(n), rel=1e-3)
+
+
+def test_one_value_has_no_interval():
+    """None and never nan; no value at all is an error."""
+    assert t_interval([50.0]) == (50.0, None, 1)
+    assert format_interval(t_interval([50.0])) == "50.00 (1)"
+    with pytest.raises(ValueError, match="at least one"):
+        t_interval([])
+
+
+# -- tables ----------------------------------------------------------------------------------------------------------------
+
+
+HAND_MADE = [*THREE, row("PVBF", 0, [[80.0], [75.0, 65.5]]), row("Joint", 0, [[90.0, 95.0]])]
+
+
+def test_the_table_of_hand_made_rows():
+    """Title, ACC and FR as mean, half-width and n; a single run without interval; a dash where there is nothing."""
+    text = text_of(table_of("ER", "PVBF", "Joint", "IID"), HAND_MADE)
+    assert text.splitlines()[:8] == [
+        "A title, Class-IL",
+        "",
+        "Method  ACC               FR",
+        "------  ----------------  ----------------",
+        "ER      62.00 ± 4.97 (3)  36.00 ± 9.94 (3)",
+        "PVBF    70.25 (1)         5.00 (1)",
+        "Joint   92.50 (1)         –",
+        "IID     –                 –",
+    ]
+    assert "nan" not in text.lower()
+
+
+def test_the_table_in_markdown_marks_the_best():
+    """Highest ACC and lowest FR bold, the second underlined."""
+    lines = text_of(table_of("ER", "PVBF", "Joint"), HAND_MADE, form="md").splitlines()
+    cells = [[cell.strip().split("<br>")[0] for cell in line.split("|")[1:-1]] for line in lines if line.startswith("| ")]
+    assert cells == [
+        ["Method", "ACC", "FR"],
+        ["ER", "62.00 ± 4.97 (3)", "<u>36.00 ± 9.94 (3)</u>"],
+        ["PVBF", "<u>70.25 (1)</u>", "**5.00 (1)**"],
+        ["Joint", "**92.50 (1)**", "–"],
+    ]
+
+
+@pytest.mark.parametrize("form", sorted(FORMATS))
+def test_no_format_ever_says_nan(form):
+    """A single run, a run of one stage, a row that was not run: numbers, dashes or nothing."""
+    text = text_of(table_of("ER", "PVBF", "Joint", "IID"), HAND_MADE, form=form)
+    assert "nan" not in text.lower()
+    assert "None" not in text
+    for number in ("62.00", "4.97", "36.00", "9.94", "70.25", "92.50"):
+        assert number in text
+
+
+def test_columns_stand_side_by_side():
+    """Two columns: ACC and FR under each label, from that column's rows only."""
+    rows = [row("ER", 0, [[90.0], [50.0, 70.0]], "MS=20"), row("ER", 0, [[90.0], [80.0, 90.0]], "MS=100")]
+    lines = text_of(table_of("ER", columns=("MS=20", "MS=100")), rows).splitlines()
+    assert lines[2].split() == ["Method", "MS=20", "ACC", "MS=20", "FR", "MS=100", "ACC", "MS=100", "FR"]
+    assert lines[4].split() == ["ER", "60.00", "(1)", "40.00", "(1)", "85.00", "(1)", "10.00", "(1)"]
+
+
+def test_task_il_is_from_the_other_matrix():
+    """The setting chooses the matrix."""
+    rows = [row("ER", 0, [[90.0], [50.0, 70.0]], task_il=[[99.0], [97.0, 98.0]])]
+    assert "97.50 (1)" in text_of(table_of("ER"), rows, "task_il")
+    assert "60.00 (1)" in text_of(table_of("ER"), rows, "class_il")
+
+
+def test_the_footer_says_where_the_numbers_come_from():
+    """n, interval, versions, commit with its changes, device, hours, data."""
+    rows = [*THREE, row("ER", 3, [[1.0], [1.0, 1.0]], commit="def456", dirty=True, data="recompressed")]
+    footer = text_of(table_of("ER"), rows).splitlines()[-1]
+    for words in ("95 % t-interval", "4 runs", "torch 2.9", "Python 3.11", "abc123", "def456 + changes", "cpu: test", "0.04 hours"):
+        assert words in footer
+    assert "seq-digits original" in footer
+    assert "seq-digits recompressed" in footer
+
+
+# -- CSV -------------------------------------------------------------------------------------------------------------------
+
+
+def test_rows_survive_the_way_through_a_file(tmp_path):
+    """Written and read again: the matrices are the same numbers, the rest the same words, in the order of row, column, seed."""
+    path = tmp_path / "new" / "folder" / "table.csv"
+    rows = [row("SGD, lr 0.1", 10, [[1 / 3]]), row('ER "x"', 2, [[2.0]], "b"), row('ER "x"', 1, [[2.0]], "b"), row('ER "x"', 9, [[0.0]], "a")]
+    results.write_rows(path, rows)
+    found = results.read_rows(path)
+    assert [(entry["row"], entry["column"], entry["seed"]) for entry in found] == [
+        ('ER "x"', "a", "9"), ('ER "x"', "b", "1"), ('ER "x"', "b", "2"), ("SGD, lr 0.1", "-", "10"),
+    ]  # fmt: skip
+    assert found[3]["class_il"] == [[1 / 3]]
+    results.write_rows(tmp_path / "again.csv", found)
+    assert (tmp_path / "again.csv").read_text() == path.read_text()
+
+
+def test_a_table_from_the_file_is_the_table_from_the_rows(tmp_path):
+    """Nothing is lost that the table needs."""
+    results.write_rows(tmp_path / "table.csv", THREE)
+    assert text_of(table_of("ER"), results.read_rows(tmp_path / "table.csv")) == text_of(table_of("ER"), THREE)
+
+
+def test_new_rows_replace_old_ones_of_the_same_cell_and_seed():
+    """One row a cell and seed, whether the seed came from a file or a record."""
+    old = [row("ER", "0", [[1.0]]), row("ER", "1", [[1.0]])]
+    merged = results.merge(old, [row("ER", 0, [[2.0]]), row("ER", 2, [[2.0]])])
+    assert sorted((str(entry["seed"]), entry["class_il"]) for entry in merged) == [("0", [[2.0]]), ("1", [[1.0]]), ("2", [[2.0]])]
+
+
+def test_an_absent_file_has_no_rows(tmp_path):
+    """No runs yet is no error."""
+    assert results.read_rows(tmp_path / "none.csv") == []
+
+
+@pytest.mark.parametrize("kind", ["no column", "cut off", "empty", "bytes"])
+def test_a_wrong_file_is_named(kind, tmp_path):
+    """Another table, a matrix cut off, nothing, or no text: the file is named."""
+    path = tmp_path / "table.csv"
+    results.write_rows(path, THREE)
+    lines = list(csv.reader(path.open()))
+    if kind == "no column":
+        path.write_text(path.read_text().replace("class_il", "clas_il"))
+    elif kind == "cut off":
+        path.write_text(",".join(lines[0]) + "\nER,-,0,id,[[90.0],[5")
+    else:
+        path.write_bytes(b"" if kind == "empty" else b"\xff\xfe\x00")
+    with pytest.raises(ValueError, match=str(path)):
+        results.read_rows(path)
+
+
+# -- figures ---------------------------------------------------------------------------------------------------------------
+
+
+def test_the_curve_is_the_mean_over_tasks_so_far():
+    """After stage 1 all runs have 90; after stage 2 they have 60, 62, 64."""
+    first, second = curve(THREE, "ER", "-")
+    assert (first.mean, first.half_width, first.n) == (90.0, 0.0, 3)
+    assert (second.mean, second.n) == (62.0, 3)
+
+
+def test_the_figure_is_written(tmp_path):
+    """A PNG of some size, in a folder that is made for it; one panel a column is wider than one."""
+    columns = ("MS=20", "MS=100")
+    rows = [row("ER", seed, [[90.0], [50.0 + seed, 70.0]], column) for seed in range(3) for column in columns]
+    one = accuracy_curves(table_of("ER"), THREE, tmp_path / "new" / "one.png")
+    two = accuracy_curves(table_of("ER", "not run", columns=columns), rows, tmp_path / "two.png")
+    for path in (one, two):
+        assert path.read_bytes().startswith(b"\x89PNG")
+        assert path.stat().st_size > 5000
+    width = [int.from_bytes(path.read_bytes()[16:20], "big") for path in (one, two)]
+    assert width[1] > 1.5 * width[0]
+
+
+# -- python -m mammoth.report --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def experiment(tmp_path):
+    """An experiment's file whose rows lie beside it."""
+    content = {"title": "A title", "results": str(tmp_path / "rows.csv"), "rows": [{"label": "ER", "model": "er"}]}
+    (tmp_path / "table.yaml").write_text(yaml.safe_dump(content))
+    return tmp_path / "table.yaml"
+
+
+def test_tables_and_figures_from_the_command_line(experiment, tmp_path, capsys):
+    """`tables` prints the table; `figures` writes beside the rows, or where --output says, and prints the path."""
+    results.write_rows(tmp_path / "rows.csv", THREE)
+    assert main(["tables", str(experiment)]) == 0
+    assert "ER      62.00 ± 4.97 (3)" in capsys.readouterr().out
+    assert main(["figures", str(experiment)]) == 0
+    assert main(["figures", str(experiment), "--output", str(tmp_path / "own.png")]) == 0
+    out = capsys.readouterr().out
+    for name in ("rows.png", "own.png"):
+        assert str(tmp_path / name) in out
+        assert (tmp_path / name).stat().st_size > 5000
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["tables", "nowhere.yaml"], "nowhere.yaml"),
+        (["tables", "{path}"], "mammoth.sweep run {path}"),
+        (["tabels", "{path}"], "tabels"),
+        (["tables", "{path}", "--setting", "domain"], "domain"),
+        (["tables"], "experiment"),
+        ([], "what"),
+    ],
+)
+def test_wrong_input_ends_with_two(words, says, experiment, capsys):
+    """Status 2, at most two lines, and what to do; without runs, the command that makes them."""
+    assert main([word.format(path=experiment) for word in words]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error: ")
+    assert says.format(path=experiment) in err
+    assert len(err.splitlines()) <= 2
+
+
+def test_as_a_process(tmp_path):
+    """`python -m mammoth.report tables nowhere.yaml`: status 2, no traceback."""
+    command = [sys.executable, "-m", "mammoth.report", "tables", "nowhere.yaml"]
+    done = subprocess.run(command, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert "nowhere.yaml" in done.stderr

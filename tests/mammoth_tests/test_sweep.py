@@ -1,0 +1,318 @@
+"""A sweep: plan, run, skip, stale, failure and retry; and the launcher, which outlives its workers."""
+
+import importlib
+import json
+import os
+
+import pytest
+import yaml
+
+from mammoth import results, sweep
+from mammoth.experiments import load_experiment
+from mammoth.launchers import local
+from mammoth.sweep import main
+from models.sgd import Sgd
+from utils.metrics import average_accuracy
+
+COMMON = {"dataset": "seq-digits", "n_iters": 2, "stop_after": 2, "threads": 1, "device": "cpu", "non_verbose": 1}
+
+
+@pytest.fixture
+def experiment(tmp_path):
+    """Return a function that writes an experiment's file into a temporary folder; returns its path."""
+
+    def written(*rows, **more):
+        path = tmp_path / "table.yaml"
+        common = {**COMMON, "base_path": str(tmp_path), **more.pop("common", {})}
+        path.write_text(yaml.safe_dump({"title": "T", "seeds": 2, "common": common, "rows": list(rows), **more}, sort_keys=False))
+        return str(path)
+
+    return written
+
+
+@pytest.fixture
+def here(monkeypatch):
+    """Let the launcher run command lines in this process, one after the other; returns the list of those that it ran."""
+    ran = []
+
+    def run_all(jobs, workers=0):
+        for argv, log in jobs:
+            ran.append(argv)
+            yield local.execute(argv, log)
+
+    monkeypatch.setattr(local, "run_all", run_all)
+    monkeypatch.setattr(sweep, "_digests", {})
+    return ran
+
+
+SGD, JOINT = {"label": "SGD", "model": "sgd"}, {"label": "Joint", "model": "joint"}
+BROKEN = {"label": "Broken", "model": "er", "lr": 1e30, "n_iters": 20}
+
+
+# -- plan, run, skip -------------------------------------------------------------------------------------------------------
+
+
+def test_plan_resolves_everything_and_runs_nothing(experiment, here, capsys, tmp_path):
+    """A line a run: its state and a command line that can be pasted."""
+    assert main(["plan", experiment(SGD, JOINT)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 4
+    assert all(line.startswith("missing ") for line in lines)
+    assert "python main.py --dataset seq-digits" in lines[0]
+    assert lines[1].endswith("--model sgd --seed 1")
+    assert here == []
+    assert not (tmp_path / "results").exists()
+
+
+def test_run_then_skip(experiment, here, capsys, tmp_path):
+    """The first call runs all and writes a row each; the second runs nothing and leaves the rows as they are."""
+    path = experiment(SGD, JOINT)
+    assert main(["run", path]) == 0
+    assert "4 runs, 0 skipped, 4 to do" in capsys.readouterr().out
+    table = tmp_path / "results" / "table.csv"
+    before = table.read_text()
+    assert len(results.read_rows(table)) == 4
+    assert main(["run", path]) == 0
+    assert "4 runs, 4 skipped, 0 to do" in capsys.readouterr().out
+    assert len(here) == 4
+    assert table.read_text() == before
+
+
+def test_rows_are_what_the_records_hold(experiment, here, tmp_path):
+    """Matrix, seed, label and code of each row come from the run's record."""
+    main(["run", experiment(SGD)])
+    rows = results.read_rows(tmp_path / "results" / "table.csv")
+    assert [(row["row"], row["column"], row["seed"]) for row in rows] == [("SGD", "-", "0"), ("SGD", "-", "1")]
+    for row in rows:
+        record = json.loads((tmp_path / "results" / "records" / row["run_id"] / "record.json").read_text())
+        assert row["class_il"] == record["class_il"]
+        assert row["source_digest"] == record["provenance"]["source_digest"]
+        assert row["data"] == "original"
+        newest = [sum(line[2 * k] + line[2 * k + 1] for line in counts) for k, counts in enumerate(record["confusion"])]
+        totals = [sum(map(sum, counts)) for counts in record["confusion"]]
+        assert row["newest_share"] == pytest.approx([100 * new / all_ for new, all_ in zip(newest, totals, strict=True)], abs=1e-3)
+
+
+def test_two_cells_of_one_command_run_once(experiment, here, tmp_path):
+    """The same run under two labels is done once and stands in both rows."""
+    assert main(["run", experiment(SGD, {**SGD, "label": "again"}), "--seeds", "1"]) == 0
+    assert len(here) == 1
+    assert [row["row"] for row in results.read_rows(tmp_path / "results" / "table.csv")] == ["SGD", "again"]
+
+
+def test_seeds_and_only_narrow_a_plan(experiment, here, capsys):
+    """--seeds replaces the file's, --only keeps some methods or rows, --flags adds to every run."""
+    path = experiment(SGD, {"label": "Er Ace", "model": "er_ace"})
+    main(["plan", path, "--seeds", "3:5", "--only", "er-ace", "--flags", "--lr 0.5"])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("--model ")[1] for line in lines] == ["er_ace --lr 0.5 --seed 3", "er_ace --lr 0.5 --seed 4"]
+
+
+def test_progress_names_result_and_time(experiment, here, capsys):
+    """Each run's line: number, row, seed, ACC, and the time left."""
+    main(["run", experiment(SGD), "--seeds", "1"])
+    out = capsys.readouterr().out
+    (run,) = sweep.plan(load_experiment(sweep.Path(experiment(SGD))), (0,))
+    assert f"[1/1] SGD - seed 0: ACC {average_accuracy(run.record()['class_il']):.2f} %" in out
+    assert "left" in out
+
+
+# -- stale, failed, retry ----------------------------------------------------------------------------------------------------
+
+
+def test_a_record_of_other_code_is_stale(experiment, here, monkeypatch, capsys):
+    """When the code's digest changes, `plan` shows it and `run` runs it anew."""
+    path = experiment(SGD)
+    main(["run", path])
+    monkeypatch.setattr(sweep, "digest_for", lambda args: "other")
+    capsys.readouterr()
+    main(["plan", path])
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["stale", "stale"]
+    main(["status", path])
+    assert capsys.readouterr().out.splitlines()[1].split() == ["SGD", "0", "2", "0", "0", "0", "0"]
+    main(["run", path])
+    assert len(here) == 4
+
+
+def test_a_failing_cell_is_named_and_the_others_finish(experiment, here, capsys, tmp_path):
+    """Status 1; stderr names row and seed and why; every other run is done and has its row."""
+    assert main(["run", experiment(BROKEN, SGD), "--seeds", "1"]) == 1
+    out, err = capsys.readouterr()
+    assert err.count("failed: ") == 1
+    assert "Broken" in err
+    assert "seed 0" in err
+    assert "not finite" in err
+    assert [row["row"] for row in results.read_rows(tmp_path / "results" / "table.csv")] == ["SGD"]
+    assert "Broken - seed 0: failed" in out
+
+
+def test_retry_runs_what_failed_and_nothing_else(experiment, here, capsys, monkeypatch):
+    """`retry` takes up failed and interrupted runs, not missing ones."""
+    path = experiment(SGD)
+    original = Sgd.observe
+
+    def interrupted(self, *batch, **fields):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Sgd, "observe", interrupted)
+    assert main(["run", path, "--seeds", "1"]) == 1
+    monkeypatch.setattr(Sgd, "observe", original)
+    assert main(["status", path]) == 0
+    counts = dict(zip(sweep.STATES, capsys.readouterr().out.splitlines()[-1].split()[1:], strict=True))
+    assert counts == {"done": "0", "stale": "0", "failed": "0", "interrupted": "1", "running": "0", "missing": "1"}
+    assert main(["retry", path]) == 0
+    assert [argv[-1] for argv in here] == ["0", "0"]
+    main(["status", path])
+    assert capsys.readouterr().out.splitlines()[-1].split()[1:] == ["1", "0", "0", "0", "0", "1"]
+
+
+def test_a_corrupt_record_counts_as_missing(experiment, here, tmp_path):
+    """A record that was cut off is run again."""
+    path = experiment(SGD)
+    main(["run", path, "--seeds", "1"])
+    (record,) = tmp_path.glob("results/records/*/record.json")
+    record.write_text(record.read_text()[:100])
+    assert main(["run", path, "--seeds", "1"]) == 0
+    assert len(here) == 2
+    assert json.loads(record.read_text())["status"] == "done"
+
+
+def test_collect_brings_rows_together_without_running(experiment, here, tmp_path):
+    """A lost CSV file is rebuilt from the records."""
+    path = experiment(SGD)
+    main(["run", path])
+    table = tmp_path / "results" / "table.csv"
+    before = table.read_text()
+    table.unlink()
+    assert main(["collect", path]) == 0
+    assert table.read_text() == before
+    assert len(here) == 2
+
+
+# -- wrong input -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["plan", "nowhere.yaml"], "nowhere.yaml"),
+        (["plan"], "experiment"),
+        (["plna", "{path}"], "plna"),
+        (["run", "{path}", "--seeds", "x"], "seeds"),
+        (["run", "{path}", "--seeds", "0"], "seeds"),
+        (["run", "{path}", "--jobs", "-1"], "jobs"),
+        (["run", "{path}", "--only", "derp"], "derp"),
+        (["run", "{path}", "--flags", "--lrr 1"], "--lrr"),
+        (["run", "{path}", "--flag", "1"], "--flag"),
+    ],
+)
+def test_wrong_input_ends_with_two(words, says, experiment, here, capsys):
+    """Status 2 and a line that names what was wrong; nothing runs."""
+    path = experiment(SGD)
+    assert main([word.format(path=path) for word in words]) == 2
+    out, err = capsys.readouterr()
+    assert err.startswith("error: ")
+    assert says in err
+    assert len(err.splitlines()) <= 2
+    assert here == []
+
+
+@pytest.mark.parametrize("module", ["mammoth.sweep", "mammoth.report.__main__"])
+def test_help_is_of_this_command(module, capsys):
+    """The usage line shows this command's own arguments, not those of main.py."""
+    with pytest.raises(SystemExit) as ended:
+        importlib.import_module(module).main(["--help"])
+    assert ended.value.code == 0
+    usage = capsys.readouterr().out.split("\n\n")[0]
+    assert "experiment" in usage.lower()
+    assert "--dataset_config" not in usage
+
+
+# -- the launcher ------------------------------------------------------------------------------------------------------------
+
+WORKER = """
+import os, pathlib, signal, time
+from mammoth.launchers.local import Outcome
+
+def job(argv, log):
+    kind, *rest = argv
+    tried = pathlib.Path(log)
+    if kind == "killed" or (kind == "once" and not tried.exists()):
+        tried.write_text("")
+        os.kill(os.getpid(), signal.SIGKILL)
+    if kind == "raises":
+        raise ValueError("a bug")
+    if kind == "no disk":
+        raise OSError(28, "No space left on device")
+    time.sleep(0.05)
+    return Outcome(argv, 0, os.environ.get("OMP_NUM_THREADS", "unset"))
+"""
+
+
+@pytest.fixture
+def launch(tmp_path, monkeypatch):
+    """Return a function that runs jobs, named by what they do, through the real launcher; returns outcomes by job."""
+    (tmp_path / "launched_job.py").write_text(WORKER)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(local, "execute", importlib.import_module("launched_job").job)
+
+    def launched(*kinds, workers=2):
+        jobs = [((kind, str(number)), tmp_path / f"{number}.log") for number, kind in enumerate(kinds)]
+        outcomes = list(local.run_all(jobs, workers))
+        assert sorted(outcome.argv for outcome in outcomes) == sorted(argv for argv, _ in jobs)
+        return {outcome.argv: outcome for outcome in outcomes}
+
+    yield launched
+    importlib.sys.modules.pop("launched_job", None)
+
+
+def test_a_worker_killed_twice_fails_its_own_run_only(launch):
+    """One run kills its process whenever it is tried; the four beside it are all done."""
+    outcomes = launch("fine", "killed", "fine", "fine", "fine")
+    assert {argv: outcome.status for argv, outcome in outcomes.items() if argv[0] == "fine"} == {("fine", n): 0 for n in "0234"}
+    assert outcomes["killed", "1"].status == 1
+    assert "killed" in outcomes["killed", "1"].message
+
+
+def test_a_worker_killed_once_is_tried_again(launch):
+    """A run that survives the second time is done."""
+    assert {outcome.status for outcome in launch("once", "fine", "fine").values()} == {0}
+
+
+def test_a_run_that_raises_is_a_failure_not_an_end(launch):
+    """Whatever escapes from a run fails that run; the rest go on."""
+    outcomes = launch("raises", "fine", "no disk", workers=1)
+    assert outcomes["fine", "1"].status == 0
+    assert outcomes["raises", "0"].status == 1
+    assert "a bug" in outcomes["raises", "0"].message
+    assert "No space left" in outcomes["no disk", "2"].message
+
+
+def test_runs_side_by_side_have_one_thread_each(launch, monkeypatch):
+    """Two workers: one thread each; the parent's own environment stays."""
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert {outcome.message for outcome in launch("fine", "fine").values()} == {"1"}
+    assert "OMP_NUM_THREADS" not in os.environ
+
+
+@pytest.mark.long
+def test_a_real_sweep_with_a_failing_cell(experiment, capsys, tmp_path):
+    """Real processes: the diverging run is named, the others are done, status 1; a second call runs the failed one alone."""
+    path = experiment(BROKEN, SGD, JOINT)
+    assert main(["run", path, "--jobs", "2", "--seeds", "1"]) == 1
+    assert "failed: Broken" in capsys.readouterr().err
+    assert {row["row"] for row in results.read_rows(tmp_path / "results" / "table.csv")} == {"SGD", "Joint"}
+    assert main(["run", path, "--jobs", "2", "--seeds", "1"]) == 1
+    assert "3 runs, 2 skipped, 1 to do" in capsys.readouterr().out
+
+
+def test_a_real_process_runs_a_command_line(tmp_path):
+    """`run_all` as it is: a worker runs the command line, its output goes to the log, the outcome has status and message."""
+    words = ("--model", "sgd", "--debug_mode", "1", "--stop_after", "1", "--seed", "0", "--base_path", str(tmp_path))
+    jobs = [(words, tmp_path / "logs" / "good.txt"), (("--model", "sgdd"), tmp_path / "logs" / "bad.txt")]
+    good, bad = sorted(local.run_all(jobs, 1), key=lambda outcome: outcome.status)
+    assert good == local.Outcome(words, 0, "")
+    assert "Accuracy for 1 task(s)" in (tmp_path / "logs" / "good.txt").read_text()
+    assert bad.status == 2
+    assert bad.message.startswith("error: ")
+    assert "sgdd" in bad.message

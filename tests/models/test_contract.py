@@ -1,0 +1,236 @@
+"""What every method in the registry must do, whatever it is: run, repeat itself, and mean its flags."""
+
+import math
+
+import pytest
+import torch
+import yaml
+
+import models
+from mammoth import runner, settings
+from models import ContinualModel
+
+METHODS = sorted(models.get_model_names())
+SHORT = ("--debug_mode", "1", "--stop_after", "2")
+
+
+def own_flags(method: str) -> list[str]:
+    """The flags that a method declares beside the engine's (the network's aside)."""
+    everything = settings.resolve(["--model", method, "--help"]).parser
+    engine = settings.actions_by_name(settings.common_parser())
+    return [name for name in settings.actions_by_name(everything) if name not in engine and name != "mlp_hidden_size"]
+
+
+REPLAYING = [method for method in METHODS if "buffer_size" in own_flags(method)]
+
+
+@pytest.fixture
+def train(resolve, monkeypatch):
+    """Return a function that runs a command line: (model, record's content, losses of each step)."""
+
+    def trained(*words):
+        parts, losses = [], []
+        build, observe = runner.build, ContinualModel.meta_observe
+
+        def building(args):
+            parts.append(build(args))
+            return parts[0]
+
+        def observing(self, *batch, **fields):
+            losses.append(observe(self, *batch, **fields))
+            return losses[-1]
+
+        with monkeypatch.context() as patch:
+            patch.setattr(runner, "build", building)
+            patch.setattr(ContinualModel, "meta_observe", observing)
+            content = runner.run(resolve(*words), list(words)).content
+        return parts[0].model, content, losses
+
+    return trained
+
+
+def outcome(model, record) -> dict:
+    """All that a run computed: weights, the numbers in the record, and the predictions for fixed images."""
+    model.net.eval()
+    channels, side = model.args.input_channels, model.args.input_height
+    images = torch.rand(20, channels, side, side, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    with torch.no_grad():
+        logits = model(images)
+    numbers = {key: record[key] for key in ("class_il", "task_il", "confusion", "diagnostics")}
+    return {"weights": model.net.get_params().detach().clone(), "logits": logits, **numbers}
+
+
+def same(first: dict, second: dict) -> bool:
+    return all(
+        torch.equal(first[key], second[key]) if isinstance(first[key], torch.Tensor) else first[key] == second[key] for key in first
+    )
+
+
+# -- running -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_two_tasks(method, train):
+    """Finite losses and parts, one step each of six a task, logits for every class, accuracies that are percentages."""
+    model, record, losses = train("--model", method, *SHORT)
+    stages = 1 if record["joint"] else 2
+    assert record["status"] == "done"
+    assert len(losses) == record["provenance"]["steps"] == 6 * stages
+    for step in losses:
+        assert "loss" in step
+        assert all(math.isfinite(float(value)) for value in step.values()), step
+    model.net.eval()
+    for count in (1, 7):
+        logits = model(torch.zeros(count, 1, 8, 8))
+        assert logits.shape == (count, 10)
+        assert logits.isfinite().all()
+    for matrix in (record["class_il"], record["task_il"]):
+        assert [len(row) for row in matrix] == ([5] if record["joint"] else [1, 2])
+        assert all(0 <= value <= 100 for row in matrix for value in row)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_losses_leave_no_graph_behind(method, train):
+    """What `observe` returns holds no autograd graph: a watch over many steps must not keep their activations."""
+    _, _, losses = train("--model", method, "--n_iters", "2", "--stop_after", "2")
+    assert not any(value.requires_grad for step in losses for value in step.values() if isinstance(value, torch.Tensor))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_same_command_twice(method, train):
+    """Bit for bit the same weights, predictions and matrices."""
+    words = ("--model", method, *SHORT)
+    first, second = (outcome(*train(*words)[:2]) for _ in range(2))
+    assert same(first, second)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_another_seed_is_another_run(method, train):
+    """--seed reaches initialisation and stream: other weights."""
+    first, second = (train("--model", method, *SHORT, "--seed", seed)[0].net.get_params() for seed in ("0", "1"))
+    assert not torch.equal(first, second)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_uneven_tasks_one_image_a_step_and_a_tiny_memory(method, train, tmp_path):
+    """Tasks of 1, 4 and 2 classes, batches of one image, a memory smaller than a replay batch."""
+    facts = {"N_TASKS": 3, "N_CLASSES_PER_TASK": [1, 4, 2]}
+    flags = {"protocol": "online", "backbone": "mnistmlp", "batch_size": 1, "n_epochs": 1, "lr": 0.1, "eval_classes": "all"}
+    (tmp_path / "uneven.yaml").write_text(yaml.safe_dump({**facts, **flags}))
+    memory = ("--buffer_size", "3", "--minibatch_size", "10") if method in REPLAYING else ()
+    words = ("--model", method, "--dataset_config", str(tmp_path / "uneven.yaml"), "--n_iters", "8", *memory)
+    model, record, losses = train(*words)
+    assert record["task_sizes"] == [1, 4, 2]
+    assert [len(row) for row in record["class_il"]] == ([3] if record["joint"] else [1, 2, 3])
+    assert all(math.isfinite(float(value)) for step in losses for value in step.values())
+    if method in REPLAYING:
+        assert len(model.buffer) == 3
+
+
+@pytest.mark.parametrize("method", REPLAYING)
+def test_a_memory_larger_than_the_data(method, train):
+    """Room for 5,000 images and a replay batch of 1,000: what there is is kept and replayed, and the losses are finite."""
+    model, _, losses = train("--model", method, *SHORT, "--buffer_size", "5000", "--minibatch_size", "1000")
+    assert len(model.buffer) <= 1442
+    assert len(model.buffer) >= 120
+    assert all(math.isfinite(float(value)) for step in losses for value in step.values())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_offline_config_runs(method, train):
+    """The other protocol's defaults of every method, on more than one epoch."""
+    _, record, losses = train("--model", method, "--dataset_config", "offline", "--batch_size", "100", "--n_epochs", "2", "--stop_after", "2")
+    assert record["args"]["protocol"] == "offline"
+    assert len(losses) == record["provenance"]["steps"] == (2 * 15 if record["joint"] else 2 * (3 + 3))
+    assert all(math.isfinite(float(value)) for step in losses for value in step.values())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_only_the_network_has_parameters(method, resolve):
+    """The interface's rule: a method's only parameters are those of `net` (Mammoth's GEM sizes its vectors by them)."""
+    model, _ = runner.build(resolve("--model", method))
+    assert {id(p) for p in model.parameters()} == {id(p) for p in model.net.parameters()}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_name_compatibility_and_words(method):
+    """NAME, COMPATIBILITY and a docstring for --list; every own flag has a help text."""
+    cls = models.get_model_class(method)
+    assert cls.NAME.replace("_", "-") == method
+    assert set(cls.COMPATIBILITY) <= {"class-il", "domain-il", "task-il", "general-continual", "cssl"}
+    assert cls.__doc__
+    actions = settings.actions_by_name(settings.resolve(["--model", method, "--help"]).parser)
+    assert all(actions[flag].help for flag in own_flags(method))
+
+
+@pytest.mark.parametrize("method", [method for method in METHODS if method not in ("sgd", "joint", "iid")])
+def test_it_is_not_sgd(method, train):
+    """With the same seed, other weights than SGD's after the second task: the method's own part reaches the optimiser."""
+    weights, plain = (train("--model", name, *SHORT)[0].net.get_params() for name in (method, "sgd"))
+    assert weights.shape != plain.shape or not torch.equal(weights, plain)
+
+
+# -- flags ---------------------------------------------------------------------------------------------------------------
+
+# another value than the default, and what else the run needs for the flag to matter
+NORMS = ("--backbone", "resnet18", "--num_filters", "2")  # a network with batch norm
+LAYERS = ("--standardization_scope", "layer")  # with one min-max over all parameters, RR, ZS and RS give the same C
+VALUES: dict[str, list[tuple[str, tuple[str, ...]]]] = {
+    "buffer_size": [("15", ())],
+    "buffer_per_class": [("1", ())],
+    "minibatch_size": [("3", ())],
+    "replay_from_task": [("3", ())],
+    "replay_forward": [("joint", ())],
+    "alpha": [("0.9", ())],
+    "beta": [("0.1", ())],
+    "stream_classes": [("unseen", ())],
+    "replay_classes": [("all", ())],
+    "head": [("cosine", ())],
+    "iid_batches": [("1", ())],
+    "pvbf_alpha": [("0.9", ())],
+    "pvbf_beta": [("4", ())],
+    "pvbf_p": [("0.3", ())],
+    "standardization": [("zs", LAYERS), ("rs", LAYERS)],
+    "standardization_scope": [("layer", ())],
+    "ec": [("0", ()), ("mean", ())],
+    "ace": [("0", ())],
+    "dcwr": [("0", ())],
+    "dcwr_apply": [("step", ()), ("task", ())],
+    "dcwr_bias": [("0", ())],
+    "ar1_lambda": [("1e6", ())],
+    "mir_candidates": [("12", ())],
+    "mir_head_only": [("1", ())],
+    "mir_score_mode": [("eval", NORMS)],
+    "icarl_mode": [("offline", ())],
+    "wd_reg": [("0.1", ())],
+}
+
+
+def cases() -> list:
+    found = []
+    for method in METHODS:
+        for flag in own_flags(method):
+            if flag == "replay_current":
+                found.append((method, flag, "", ()))
+            else:
+                found += [(method, flag, value, more) for value, more in VALUES.get(flag, [("", ())])]
+    return found
+
+
+@pytest.fixture(scope="module")
+def remembered() -> dict:
+    """The outcomes of runs with default flags, each made once."""
+    return {}
+
+
+@pytest.mark.parametrize(("method", "flag", "value", "more"), cases(), ids=lambda value: value if isinstance(value, str) else "")
+def test_every_flag_matters(method, flag, value, more, train, remembered):
+    """Another value of any declared flag changes the weights, the predictions or the record's numbers of a short run."""
+    if flag == "replay_current":
+        value = str(1 - settings.resolve(["--model", method]).args.replay_current)
+    assert value, f"--{flag} is new: give it a value in VALUES"
+    key = (method, more)
+    if key not in remembered:
+        remembered[key] = outcome(*train("--model", method, *SHORT, *more)[:2])
+    changed = outcome(*train("--model", method, *SHORT, *more, f"--{flag}", value)[:2])
+    assert not same(remembered[key], changed), f"--{flag} {value} of {method} changes nothing"
