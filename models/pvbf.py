@@ -130,8 +130,7 @@ class ParameterCorrelation(nn.Module):
 
     def _by_parameter(self, net: nn.Module) -> list[Tensor]:
         """Return C cut into the parameters' shapes and memory layouts, made anew only when C has changed."""
-        made_of, version = self._made_of
-        if made_of is not self.correlation or version != self.correlation._version:
+        if self._made_of[0] is not self.correlation or self._made_of[1] != self.correlation._version:
             known = bool(self.correlation.any())
             value = (1 / (1 / self.correlation).mean()).expand_as(self.correlation) if self.uniform else self.correlation
             pieces = zip(trainable(net), value.split([p.numel() for p in trainable(net)]), strict=True)
@@ -201,8 +200,7 @@ class DualLayerCWR(nn.Module):
         eta_short, eta_long = retention_coefficients(self.occurrences, in_step)
         epsilon = torch.rand(len(in_step), generator=self.generator).to(labels.device, non_blocking=True)
         eta_short = torch.where(epsilon < self.p, eta_short, torch.inf)  # an infinite eta retains M^c (eq. 11)
-        sensory = sensory_memory(self._rows(head), in_step)
-        self.sensory.copy_(torch.where(in_step[:, None] > 0, sensory, self.sensory))
+        self.sensory.copy_(torch.where(in_step[:, None] > 0, sensory_memory(self._rows(head), in_step), self.sensory))
         self.short_term.copy_(consolidate(self.short_term, self.sensory, eta_short))
         self.long_term.copy_(consolidate(self.long_term, self.short_term, eta_long))
         self.occurrences += in_step

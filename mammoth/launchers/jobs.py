@@ -9,7 +9,7 @@ import fcntl
 import os
 import platform
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol
@@ -86,7 +86,7 @@ def try_lock(file: IO[Any], kind: int) -> bool:
 
 
 class Claim:
-    """The right to work on a run, for as long as the `with` block lasts; `as` says whether it was granted.
+    """The right to work on a run, for as long as the `with` block lasts; `held` says whether it was granted.
 
     Args:
         folder: the run's; made if it is not there.
@@ -96,21 +96,23 @@ class Claim:
     def __init__(self, folder: Path, patience: float = 0.5) -> None:
         self.path = folder / "claim"
         self.patience = patience
+        self.held = False
         self._file: IO[str] | None = None
 
-    def __enter__(self) -> bool:
+    def __enter__(self) -> "Claim":
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = self.path.open("a+", encoding="utf-8")
+        self._file = self.path.open("a", encoding="utf-8")
         deadline = time.monotonic() + self.patience
         while not (held := try_lock(self._file, fcntl.LOCK_EX)) and time.monotonic() < deadline:
             time.sleep(0.05)
         if held:
-            self._file.truncate(0)
-            self._file.write(f"{platform.node()} {os.getpid()}")
+            self._file.write(f"{platform.node()} {os.getpid()}\n")
             self._file.flush()
-        return held
+        self.held = held
+        return self
 
     def __exit__(self, *exc_info: object) -> None:
+        self.held = False
         if self._file is not None:
             self._file.close()
 
@@ -124,15 +126,16 @@ def claimed(folder: Path) -> bool:
         return False
 
 
-def holder(folder: Path) -> str:
-    """Return `host pid` of the last process that claimed this folder; empty if none ever did."""
-    with contextlib.suppress(FileNotFoundError):
-        return (folder / "claim").read_text(encoding="utf-8")
-    return ""
+def holders(folder: Path) -> list[str]:
+    """Return `host pid` of each process that ever claimed this folder, the last one last."""
+    try:
+        return (folder / "claim").read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return []
 
 
 @contextlib.contextmanager
-def locked(path: Path) -> Any:
+def locked(path: Path) -> Iterator[None]:
     """Hold the lock that goes with a file, waiting for it: who reads, changes and writes the file does so alone.
 
     Raises:
@@ -186,22 +189,27 @@ def _glance(path: Path, seen: int) -> Glance | None:
 
 
 def is_alive(seen: Glance, folder: Path) -> bool:
-    """Whether the process that writes a running record is still there: it holds the claim; without one, its pid decides."""
-    if claimed(folder):
-        return True
-    if holder(folder) == f"{seen.provenance['host']} {seen.provenance['pid']}":
+    """Whether the process that writes a running record is still there, given that nobody holds the claim.
+
+    One that once held it is not; one that never did (`python main.py` by hand) is looked up by its pid.
+    """
+    provenance = seen.provenance
+    if f"{provenance['host']} {provenance['pid']}" in holders(folder):
         return False
-    return records.is_alive({"provenance": seen.provenance})
+    return records.is_alive({"provenance": provenance})
 
 
 def settled(job: Job) -> Outcome | None:
-    """Return what somebody else made of a run since it was decided on; None if it is still to be done."""
+    """Return what somebody else made of a run since it was decided on; None if it is still to be done.
+
+    To be asked by who holds the claim, or when nobody does.
+    """
     path = job.log.with_name("record.json")
     seen = glance(path)
     if seen is None or stamp(path) == job.seen:
         return None
     if seen.status == "running" and is_alive(seen, path.parent):
-        return Outcome(job.argv, ELSEWHERE, f"running elsewhere ({seen.provenance['host']} {seen.provenance['pid']})")
+        return Outcome(job.argv, ELSEWHERE, f"running elsewhere (pid {seen.provenance['pid']})")
     outcomes = {"done": Outcome(job.argv, 0, ""), "failed": Outcome(job.argv, 1, f"error: {seen.reason}")}
     return outcomes.get(seen.status)
 
@@ -231,11 +239,28 @@ def perform(job: Job, device: str = "") -> Outcome:
         OSError: the run's folder cannot be written or locked.
     """
     folder = job.log.parent
-    with Claim(folder) as held:
-        if not held:
-            return Outcome(job.argv, ELSEWHERE, f"running elsewhere ({holder(folder)})")
-        found = claim_finding = settled(Job(*job)) if False else _unclaimed(job)
-        if found is None:
-            return _fresh(job, device)
-        del claim_finding
-        return found
+    with Claim(folder) as claim:
+        if not claim.held:
+            return Outcome(job.argv, ELSEWHERE, f"running elsewhere ({(holders(folder) or ['?'])[-1]})")
+        found = settled(job)
+        if found is not None:
+            return found
+        _tidy(folder)
+        return execute((*job.argv, *_pin(job.argv, device)), job.log)._replace(argv=job.argv)
+
+
+def _tidy(folder: Path) -> None:
+    """Remove what a killed process left in a run's folder: files half-written under a temporary name, its place in a queue."""
+    for path in (*folder.glob(".*.tmp"), folder / "queued"):
+        path.unlink(missing_ok=True)
+
+
+def _pin(argv: tuple[str, ...], device: str) -> tuple[str, ...]:
+    said = any(word.split("=", 1)[0] == "--device" for word in argv)
+    return ("--device", device) if device and not said else ()
+
+
+__all__ = [
+    "ELSEWHERE", "INTERRUPTED", "Claim", "Glance", "Job", "Launcher", "Outcome", "claimed", "execute", "glance", "holders",
+    "is_alive", "locked", "perform", "settled", "stamp", "try_lock",
+]  # fmt: skip
