@@ -16,7 +16,7 @@ from typing import Any
 
 import models
 from backbone import backbone_flags
-from datasets import config_path, get_config_names, get_dataset_class, read_config
+from datasets import ContinualDataset, config_path, get_config_names, get_dataset_class, read_config
 from mammoth import records
 from utils.args import (
     Parser,
@@ -32,6 +32,11 @@ from utils.registry import canonical, nearest
 from utils.yaml_files import ROOT, read_yaml
 
 BUNDLED = "seq-digits"
+BUNDLED_NOTICE = (
+    f"no --dataset given: running {BUNDLED}, which is bundled; "
+    "the paper's benchmark is --dataset seq-cifar10 --dataset_config online"
+)
+ONE_EPOCH_NOTICE = "--n_epochs 1 alone changes the number of passes; the paper's online protocol is --dataset_config online"
 MEMORY_FLAGS = ("buffer_size", "buffer_per_class", "minibatch_size")
 MODEL_CONFIGS = ROOT / "models" / "config"
 
@@ -125,63 +130,94 @@ def _listing(published: dict[str, Any]) -> str:
     return f"there are: {', '.join(published)}" if published else "no entry at all"
 
 
+@dataclass
+class Choice:
+    """What a command line runs, and what follows from that before any other flag is read."""
+
+    model: type[models.ContinualModel]
+    dataset: type[ContinualDataset]
+    dataset_name: str
+    config: str | None
+    model_config: str
+    backbone: str
+    protocol: str
+    facts: dict[str, Any]
+    dataset_flags: dict[str, Any]
+    buffer_size: str | None
+    notices: list[str]
+
+    def fact(self, name: str) -> Any:
+        """Return a fact of the benchmark, as its config has it."""
+        return self.facts.get(name, getattr(self.dataset, name))
+
+
+def choose(argv: list[str]) -> Choice:
+    """Find the method, the benchmark with its config, and the network. Raises ValueError if there is no such thing."""
+    asked = first_choices(argv)
+    if asked.model is None:
+        raise ValueError(f"--model is missing; {nearest('', models.get_model_names())}")
+    model = models.get_model_class(asked.model)
+    notices = [] if asked.dataset else [BUNDLED_NOTICE]
+    dataset = get_dataset_class(asked.dataset or BUNDLED)
+    name = canonical(dataset.NAME)
+    facts, flags = read_config(name, asked.dataset_config)
+    protocol = flags.pop("protocol", "offline")
+    backbone = asked.backbone or flags.get("backbone")
+    if backbone is None:
+        raise ValueError(f"--backbone is missing: {name} names none")
+    return Choice(
+        model, dataset, name, asked.dataset_config, asked.model_config, backbone, protocol, facts, flags, asked.buffer_size, notices
+    )
+
+
 def resolve(argv: list[str]) -> Settings:
     """Resolve a command line.
 
     Raises:
         ValueError: anything that is wrong with it, in one or two lines.
     """
-    chosen = first_choices(argv)
-    if chosen.model is None:
-        raise ValueError(f"--model is missing; {nearest('', models.get_model_names())}")
-    model_class = models.get_model_class(chosen.model)
-    notices = []
-    if chosen.dataset is None:
-        chosen.dataset = BUNDLED
-        notices.append(
-            f"no --dataset given: running {BUNDLED}, which is bundled; "
-            "the paper's benchmark is --dataset seq-cifar10 --dataset_config online"
-        )
-    dataset_class = get_dataset_class(chosen.dataset)
-    dataset_name = canonical(dataset_class.NAME)
-    facts, dataset_flags = read_config(dataset_name, chosen.dataset_config)
-    protocol = dataset_flags.pop("protocol", "offline")
-    backbone = chosen.backbone or dataset_flags.get("backbone")
-    if backbone is None:
-        raise ValueError(f"--backbone is missing: {dataset_name} names none")
-
+    choice = choose(argv)
     parser = common_parser()
-    model_defaults = _add_method_flags(parser, model_class)
-    benchmark_group: Any = parser.add_argument_group(f"benchmark {dataset_name}")
-    dataset_class.get_parser(benchmark_group)
-    _add_backbone_flags(parser, backbone)
-
-    model_yaml = model_settings(model_class.NAME, protocol, dataset_name, chosen.model_config, chosen.buffer_size)
-    from_dataset = _checked(parser, dataset_flags, config_path(dataset_name, chosen.dataset_config), MEMORY_FLAGS)
-    from_model = _checked(parser, model_yaml, model_config_path(model_class.NAME), ())
-    defaults = _layered(from_dataset, model_defaults, from_model)
-    engine_defaults = {name: action.default for name, action in actions_by_name(common_parser()).items()}
-    parser.set_defaults(**defaults)
-    for name, action in actions_by_name(parser).items():
-        action.required = action.required and name not in defaults
+    engine_defaults = {name: action.default for name, action in actions_by_name(parser).items()}
+    model_defaults = _add_method_flags(parser, choice.model)
+    benchmark_group: Any = parser.add_argument_group(f"benchmark {choice.dataset_name}")
+    choice.dataset.get_parser(benchmark_group)
+    _add_backbone_flags(parser, choice.backbone)
+    _set_defaults(parser, choice, model_defaults)
     if "-h" in argv or "--help" in argv:
-        return Settings(Namespace(help=True), parser, notices)
-    _refuse_memory_flags(parser, model_class.NAME, argv)
-
+        return Settings(Namespace(help=True), parser, choice.notices)
+    _refuse_memory_flags(parser, choice.model.NAME, argv)
     args = parser.parse_strictly(argv)
-    args.model, args.dataset, args.backbone = canonical(model_class.NAME), dataset_name, canonical(backbone)
-    args.protocol = protocol
-    if facts:
-        args.facts = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:8]
-    size = facts.get("SIZE", dataset_class.SIZE)
-    args.num_classes = facts.get("N_CLASSES", dataset_class.N_CLASSES)
-    args.input_height, args.input_channels = size[0], size[2]
+    _take_over(args, choice)
     given = {word[2:].split("=", 1)[0] for word in argv if word.startswith("--")}
     _settle(args, parser, given)
-    if protocol == "offline" and args.n_epochs == 1 and "n_epochs" in given and "online" in get_config_names(dataset_name):
-        notices.append("--n_epochs 1 alone changes the number of passes; the paper's online protocol is --dataset_config online")
+    if args.n_epochs == 1 and "n_epochs" in given and choice.protocol == "offline":
+        if "online" in get_config_names(choice.dataset_name):
+            choice.notices.append(ONE_EPOCH_NOTICE)
     args.run_id = records.run_id(args, engine_defaults)
-    return Settings(args, parser, notices)
+    return Settings(args, parser, choice.notices)
+
+
+def _set_defaults(parser: Parser, choice: Choice, model_defaults: dict[str, Any]) -> None:
+    """Give the parser the defaults of the YAML files and of the method, later ones winning."""
+    name = choice.model.NAME
+    model_yaml = model_settings(name, choice.protocol, choice.dataset_name, choice.model_config, choice.buffer_size)
+    from_dataset = _checked(parser, choice.dataset_flags, config_path(choice.dataset_name, choice.config), MEMORY_FLAGS)
+    from_model = _checked(parser, model_yaml, model_config_path(name), ())
+    defaults = _layered(from_dataset, model_defaults, from_model)
+    parser.set_defaults(**defaults)
+    for flag, action in actions_by_name(parser).items():
+        action.required = action.required and flag not in defaults
+
+
+def _take_over(args: Namespace, choice: Choice) -> None:
+    """Put what the choice settles into the arguments."""
+    args.model, args.dataset = canonical(choice.model.NAME), choice.dataset_name
+    args.backbone, args.protocol = canonical(choice.backbone), choice.protocol
+    if choice.facts:
+        args.facts = hashlib.sha256(json.dumps(choice.facts, sort_keys=True).encode()).hexdigest()[:8]
+    args.num_classes = choice.fact("N_CLASSES")
+    args.input_height, args.input_channels = choice.fact("SIZE")[0], choice.fact("SIZE")[2]
 
 
 def _add_method_flags(parser: Parser, model_class: type[models.ContinualModel]) -> dict[str, Any]:
