@@ -4,7 +4,7 @@ from datasets.utils.cifar import Archive, SplitCifar
 
 
 class SequentialCIFAR10(SplitCifar):
-    """CIFAR-10 in the natural class order."""
+    """CIFAR-10, 32 x 32 colour, 5 tasks of 2 classes."""
 
     NAME = "seq-cifar10"
     N_CLASSES_PER_TASK = 2

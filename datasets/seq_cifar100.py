@@ -4,7 +4,7 @@ from datasets.utils.cifar import Archive, SplitCifar
 
 
 class SequentialCIFAR100(SplitCifar):
-    """CIFAR-100, fine labels, in the natural class order."""
+    """CIFAR-100, fine labels, 32 x 32 colour, 10 tasks of 10 classes (online: 20 of 5)."""
 
     NAME = "seq-cifar100"
     N_CLASSES_PER_TASK = 10

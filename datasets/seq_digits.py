@@ -6,7 +6,10 @@ from datasets.utils.continual_dataset import ContinualDataset, Split
 
 
 class SequentialDigits(ContinualDataset):
-    """The handwritten digits of the UCI repository; of every five images of a class in file order, the fifth is for testing."""
+    """Handwritten digits bundled with scikit-learn, 8 x 8 grey, 5 tasks of 2 classes.
+
+    Of every five images of a class in file order, the fifth is for testing.
+    """
 
     NAME = "seq-digits"
     SETTING = "class-il"

@@ -234,7 +234,7 @@ def _add_backbone_flags(parser: Parser, backbone: str) -> None:
     for name, parameter in backbone_flags(backbone).items():
         kind: Any = number(int, 1) if isinstance(parameter.default, int) else str
         default = None if parameter.default is inspect.Parameter.empty else parameter.default
-        group.add_argument(f"--{name}", type=kind, default=default, metavar="N", help="the network's own")
+        group.add_argument(f"--{name}", type=kind, default=default, metavar="N", help=f"{name.replace('_', ' ')} of the network")
 
 
 def _checked(parser: Parser, values: dict[str, Any], path: Path | None, ignored: tuple[str, ...]) -> dict[str, Any]:

@@ -39,7 +39,7 @@ class Parser(ArgumentParser):
         return isinstance(self._option_string_actions.get(flag), argparse._AppendAction)
 
 
-class _HelpFormatter(argparse.HelpFormatter):
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """Wide enough to read; shows each flag's default."""
 
     def __init__(self, prog: str) -> None:
@@ -119,7 +119,7 @@ def add_choice_args(parser: Container) -> None:
     parser.add_argument("--dataset", metavar="NAME", help="the benchmark (--list shows all)")
     parser.add_argument("--dataset_config", metavar="NAME", help="one of the benchmark's configs, or a YAML file")
     parser.add_argument("--model_config", metavar="NAME", default="default", help="default, or best: published values")
-    parser.add_argument("--backbone", metavar="NAME", help="the network (default: the benchmark's)")
+    parser.add_argument("--backbone", metavar="NAME", help="the network, instead of the benchmark's")
 
 
 def add_experiment_args(parser: Container) -> None:
@@ -183,7 +183,6 @@ def add_management_args(parser: Container) -> None:
     """Add the flags that change where and how a run happens, never what it computes."""
     parser.add_argument("--base_path", default="./data/", metavar="DIR", help="folder of the data and the results")
     parser.add_argument("--results_path", default="results/", metavar="DIR", help="folder of the results, inside --base_path")
-    parser.add_argument("--checkpoint_path", default="./checkpoints/", metavar="DIR", help="folder of the checkpoints")
     parser.add_argument("--device", metavar="NAME", help="cpu, cuda:0, ... (default: the first GPU, else the CPU)")
     parser.add_argument(
         "--threads",
@@ -209,7 +208,6 @@ def add_management_args(parser: Container) -> None:
 MANAGEMENT = (
     "base_path",
     "results_path",
-    "checkpoint_path",
     "device",
     "threads",
     "verify_data",

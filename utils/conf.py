@@ -4,7 +4,6 @@ import logging
 import os
 from argparse import Namespace
 from functools import cache, lru_cache
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -49,11 +48,6 @@ def base_path(override: str | None = None) -> str:
     if override is not None:
         _base_path = os.path.join(override, "")
     return _base_path
-
-
-def get_checkpoint_path(args: Namespace) -> Path:
-    """Return the folder that checkpoints go to."""
-    return Path(args.checkpoint_path)
 
 
 def set_random_seed(seed: int) -> None:
