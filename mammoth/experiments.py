@@ -17,6 +17,7 @@ ones win: common, column, row, grid. A row with `reference: true` (IID) takes no
 """
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from utils.yaml_files import read_yaml
 
 KEYS = ("title", "seeds", "results", "common", "columns", "rows", "grid", "paper")
 NO_FLAGS = ("label", "columns", "reference")
+Labelled = dict[str, Any]  # a row or a column: its label and its flags
 
 
 @dataclass(frozen=True)
@@ -65,33 +67,51 @@ def load_experiment(path: Path) -> Experiment:
         if key not in KEYS:
             raise ValueError(f"{path}: unknown key {key!r}; {nearest(str(key), KEYS)}")
     columns = _labelled(path, content.get("columns") or [{"label": "-"}], "columns")
-    rows = _expanded(_labelled(path, content.get("rows") or [], "rows"), content.get("grid") or {})
+    rows = _expanded(_labelled(path, content.get("rows") or [], "rows"), _grid(path, content.get("grid") or {}))
     if not rows:
         raise ValueError(f"{path}: no rows; each is {{label: ..., model: ..., flags}}")
-    cells = []
+    common = content.get("common") or {}
+    if not isinstance(common, dict):
+        raise ValueError(f"{path}: common: expected {{flag: value}}, found a {type(common).__name__}")
+    try:
+        seeds = parse_seeds(content.get("seeds", 1))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    return Experiment(
+        name=path.stem,
+        title=str(content.get("title", path.stem)),
+        seeds=seeds,
+        results=Path(content["results"]) if content.get("results") else None,
+        rows=tuple(rows),
+        columns=tuple(columns),
+        cells=tuple(_cells(path, common, rows, columns)),
+        paper=str(content.get("paper", path.stem)),
+        references=tuple(row for row, flags in rows.items() if flags.get("reference")),
+    )
+
+
+def _cells(path: Path, common: Labelled, rows: dict[str, Labelled], columns: dict[str, Labelled]) -> Iterator[Cell]:
+    """Yield the cells that are asked for. Raises ValueError if a row wants a column that is not there."""
     for (row, row_flags), (column, column_flags) in itertools.product(rows.items(), columns.items()):
         wanted = [str(label) for label in row_flags.get("columns", list(columns))]
         missing = [label for label in wanted if label not in columns]
         if missing:
             raise ValueError(f"{path}: row {row!r} wants column {missing[0]!r}; {nearest(missing[0], columns)}")
         if column in wanted:
-            flags = {**(content.get("common") or {}), **column_flags, **row_flags}
-            cells.append(Cell(row, column, tuple(_argv(flags))))
-    return Experiment(
-        name=path.stem,
-        title=str(content.get("title", path.stem)),
-        seeds=parse_seeds(content.get("seeds", 1)),
-        results=Path(content["results"]) if content.get("results") else None,
-        rows=tuple(rows),
-        columns=tuple(columns),
-        cells=tuple(cells),
-        paper=str(content.get("paper", path.stem)),
-        references=tuple(row for row, flags in rows.items() if flags.get("reference")),
-    )
+            yield Cell(row, column, tuple(_argv({**common, **column_flags, **row_flags})))
 
 
-def _labelled(path: Path, entries: list[dict[str, Any]], what: str) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
+def _grid(path: Path, grid: Any) -> dict[str, list[Any]]:
+    """Check a grid. Raises ValueError unless it is `{flag: [values]}` with at least one value each."""
+    if not isinstance(grid, dict) or not all(isinstance(values, list) and values for values in grid.values()):
+        raise ValueError(f"{path}: grid: expected {{flag: [value, ...]}} with at least one value each, found {grid!r}")
+    return grid
+
+
+def _labelled(path: Path, entries: Any, what: str) -> dict[str, Labelled]:
+    if not isinstance(entries, list):
+        raise ValueError(f"{path}: {what}: expected a list of {{label: ..., flags}}, found a {type(entries).__name__}")
+    found: dict[str, Labelled] = {}
     for entry in entries:
         if not isinstance(entry, dict) or "label" not in entry:
             raise ValueError(f"{path}: each of {what} needs a label: {{label: ..., flags}}")
@@ -101,7 +121,7 @@ def _labelled(path: Path, entries: list[dict[str, Any]], what: str) -> dict[str,
     return found
 
 
-def _expanded(rows: dict[str, dict[str, Any]], grid: dict[str, list[Any]]) -> dict[str, dict[str, Any]]:
+def _expanded(rows: dict[str, Labelled], grid: dict[str, list[Any]]) -> dict[str, Labelled]:
     """Return every row once for each combination of the grid's values, labelled with them."""
     if not grid:
         return rows
@@ -118,7 +138,7 @@ def _argv(flags: dict[str, Any]) -> list[str]:
     words = []
     for flag, value in flags.items():
         if flag not in NO_FLAGS and value is not None:
-            words += [f"--{flag}", str(value)]
+            words += [f"--{flag}", ",".join(map(str, value)) if isinstance(value, list) else str(value)]
     return words
 
 
@@ -126,17 +146,24 @@ def parse_seeds(text: Any) -> tuple[int, ...]:
     """Read seeds: a count (`15`: 0 .. 14), a range (`0:3`), a list (`1,5`), or a YAML list.
 
     Raises:
-        ValueError: anything else.
+        ValueError: anything else, no seed at all, or a negative one.
     """
     try:
-        if isinstance(text, list):
-            return tuple(int(seed) for seed in text)
-        words = str(text)
-        if ":" in words:
-            first, past_last = words.split(":")
-            return tuple(range(int(first), int(past_last)))
-        if "," in words:
-            return tuple(int(seed) for seed in words.split(","))
-        return tuple(range(int(words)))
-    except ValueError as error:
-        raise ValueError(f"seeds {text!r}: give a count (15), a range (0:3) or a list (1,5)") from error
+        seeds = _seeds(text)
+    except (ValueError, TypeError):
+        seeds = ()
+    if not seeds or min(seeds) < 0:
+        raise ValueError(f"seeds {text!r}: give a count (15), a range (0:3) or a list (1,5), of seeds from 0 on")
+    return seeds
+
+
+def _seeds(text: Any) -> tuple[int, ...]:
+    if isinstance(text, list):
+        return tuple(int(seed) for seed in text)
+    words = str(text)
+    if ":" in words:
+        first, past_last = words.split(":")
+        return tuple(range(int(first), int(past_last)))
+    if "," in words:
+        return tuple(int(seed) for seed in words.split(","))
+    return tuple(range(int(words)))

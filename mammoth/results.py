@@ -55,15 +55,15 @@ def read_rows(path: Path) -> list[Row]:
     """
     if not path.is_file():
         return []
-    with path.open(newline="", encoding="utf-8") as file:
-        reader = csv.DictReader(file)
-        missing = [field for field in FIELDS if field not in (reader.fieldnames or ())]
-        if missing:
-            raise ValueError(f"{path} is no table of runs: it has no column {missing[0]!r}")
-        try:
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file)
+            missing = [field for field in FIELDS if field not in (reader.fieldnames or ())]
+            if missing:
+                raise ValueError(f"{path} is no table of runs: it has no column {missing[0]!r}")
             return [{**row, **{field: json.loads(row[field]) for field in MATRICES}} for row in reader]
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{path} is corrupt: {error}") from error
+    except (json.JSONDecodeError, UnicodeDecodeError, csv.Error, TypeError) as error:
+        raise ValueError(f"{path} is corrupt: {error}") from error
 
 
 def merge(old: Iterable[Row], new: Iterable[Row]) -> list[Row]:

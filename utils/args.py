@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 from utils import binary_to_boolean_type
 from utils.registry import nearest
 
+LARGEST = 2**31 - 1  # of whole numbers
 Container = Any  # an ArgumentParser or one of its groups: argparse names no common public type
 
 
@@ -50,9 +51,6 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
             return action.help
         return f"{action.help} (default: {str(action.default).replace('%', '%%')})"
 
-    def _format_usage(self, usage: Any, actions: Any, groups: Any, prefix: Any) -> str:
-        return f"usage: {self._prog} --model NAME [--dataset NAME] [--dataset_config NAME] [flags]\n\n"
-
 
 def number(
     kind: Callable[[str], Any], low: float = -math.inf, high: float = math.inf, open_low: bool = False
@@ -66,7 +64,8 @@ def number(
             what = "a whole number" if kind is int else "a number"
             raise argparse.ArgumentTypeError(f"{text!r} is not {what}") from error
         if not low <= value <= high or (open_low and value == low) or value in (math.inf, -math.inf):
-            bounds = f"{'above' if open_low else 'at least'} {low:g}" if high == math.inf else f"from {low:g} to {high:g}"
+            endless = high in (math.inf, LARGEST)
+            bounds = f"{'above' if open_low else 'at least'} {low:g}" if endless else f"from {low:g} to {high:g}"
             raise argparse.ArgumentTypeError(f"{text} is out of range; it must be {bounds}")
         return value
 
@@ -75,7 +74,7 @@ def number(
 
 def whole(low: int = 1) -> Callable[[str], Any]:
     """Return an argparse type: a whole number from `low` to 2^31 - 1."""
-    return number(int, low, 2**31 - 1)
+    return number(int, low, LARGEST)
 
 
 def milestones(text: str) -> str:

@@ -19,6 +19,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(descriptor, 0o666 & ~_umask())  # a temporary file is private; the result is like any other file
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -26,6 +27,13 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     except OSError:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def _umask() -> int:
+    """Return the process's mask of permissions, which can only be read by setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def _encode(text: str, encoding: str = "latin1") -> bytes:

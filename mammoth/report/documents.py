@@ -1,15 +1,15 @@
-"""Tables inside documents, made from rows: what stands between `<!-- table FILE -->` and `<!-- end -->` is never typed."""
+"""Tables inside documents, made from rows: what stands between `<!-- table FILE -->` or `<!-- claims -->` and `<!-- end -->` is
+never typed."""
 
 import re
 from pathlib import Path
 
-from mammoth import results
-from mammoth.experiments import load_experiment
+from mammoth.report import claims, published
 from mammoth.report.tables import build, markdown
 from utils.files import write_atomically
 from utils.yaml_files import ROOT
 
-BLOCK = re.compile(r"(<!-- table (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+BLOCK = re.compile(r"(<!-- (table|claims) ?(\S*) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def refreshed(text: str) -> str:
@@ -19,14 +19,20 @@ def refreshed(text: str) -> str:
         ValueError: a table's experiment names no file of results.
     """
 
-    def table(match: re.Match[str]) -> str:
-        experiment = load_experiment(ROOT / match[2])
-        if experiment.results is None:
-            raise ValueError(f"{match[2]}: a table in a document needs `results:`, a file that is committed")
-        rows = results.read_rows(ROOT / experiment.results)
-        return f"{match[1]}\n{markdown(build(experiment, rows))}\n\n{match[3]}"
+    def block(match: re.Match[str]) -> str:
+        content = _claims() if match[2] == "claims" else _tables(ROOT / match[3])
+        return f"{match[1]}\n{content}\n\n{match[4]}"
 
-    return BLOCK.sub(table, text)
+    return BLOCK.sub(block, text)
+
+
+def _tables(path: Path) -> str:
+    item = published.read(path)
+    return "\n\n".join(markdown(build(item.experiment, item.rows, setting)) for setting in item.settings)
+
+
+def _claims() -> str:
+    return claims.markdown(claims.judge(published.evidence(published.all_published())))
 
 
 def documents() -> list[Path]:

@@ -18,7 +18,7 @@ from typing import Any
 from utils.files import write_atomically
 
 PALETTE = ("#2159c6", "#eb7100", "#0f995b", "#77455d", "#883700", "#3a97fb", "#562685", "#8192b0", "#1d1f24")
-DARK_PALETTE = ("#3270a5", "#e87c34", "#49e28c", "#dd98b5", "#ffe424", "#b2b4f7", "#c57bff", "#985663", "#e8eaed")
+DARK_PALETTE = ("#6b81d9", "#c06014", "#4ceb91", "#a697aa", "#ffc429", "#99cdff", "#a249ff", "#a1775a", "#e8eaed")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 DASHES: tuple[Any, ...] = ("-", "-", "-", (0, (5, 1.5)), (0, (5, 1.5)), (0, (5, 1.5)), (0, (2, 1.2)), (0, (2, 1.2)), (0, (2, 1.2)))
 INK = PALETTE[-1]
@@ -87,7 +87,10 @@ class Panel:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure. `name` is good for a file; `folded`: the page shows it on demand."""
+    """A figure. `name` is good for a file; `caption`: what the page says instead of the title; `folded`: it shows it on demand.
+
+    With bars, the y axis follows their heights; an interval much larger than these runs out of the panel.
+    """
 
     name: str
     title: str
@@ -95,6 +98,7 @@ class Drawing:
     y_label: str
     panels: tuple[Panel, ...]
     log: bool = False
+    caption: str = ""
     folded: bool = False
 
     @cached_property
@@ -118,13 +122,14 @@ class Drawing:
         pairs = [pair for mark in marks for pair in zip(_heights(mark), mark.half_widths, strict=True)]
         if not pairs:
             return (0.7, 10) if self.log else (0, 1)
+        values = [value for value, _ in pairs]
         high = max(value + (width or 0) for value, width in pairs)
-        if self.log:
-            return 0.7, max(high, 1) * 2
         low = min(value - (width or 0) for value, width in pairs)
+        if self.log:
+            return 0.7, max(*values, 1) * 3
         if any(panel.bars for panel in self.panels):
-            return min(0, low * 1.08), (high * 1.08 or 1)
-        return max(0, low - 4) // 10 * 10, min(103, high + 4)
+            return max(low, 1.6 * min(0, *values)) * 1.08 if min(values) < 0 else 0, min(high, 1.6 * max(0, *values)) * 1.08 or 1
+        return max(0, low - 4) // 10 * 10, min(102, high + 4)
 
 
 def _range(counts: list[int]) -> str:
@@ -152,7 +157,7 @@ def write(drawing: Drawing, path: Path) -> Path:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     for file in files(path):
-        write_atomically(file, _rendered(drawing, file.suffix[1:]))
+        write_atomically(file, render(drawing, file.suffix[1:]))
     return path
 
 
@@ -161,7 +166,8 @@ def is_current(drawing: Drawing, path: Path) -> bool:
     return all(file.is_file() and drawing.digest.encode() in file.read_bytes() for file in files(path))
 
 
-def _rendered(drawing: Drawing, kind: str) -> bytes:
+def render(drawing: Drawing, kind: str) -> bytes:
+    """Return a figure as a file's content; `kind`: png, pdf, svg or another that matplotlib writes."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -232,6 +238,8 @@ def _draw(axis: Any, drawing: Drawing, panel: Panel, first: bool = True) -> None
         _draw_bars(axis, panel.bars, drawing.log)
     if panel.rule:
         _draw_rule(axis, *panel.rule)
+    if not panel.lines and not panel.bars:
+        axis.annotate("not run", (0.5, 0.5), xycoords="axes fraction", ha="center", alpha=0.6)
     axis.set_xticks([place for place, _ in panel.ticks], [_plain(label) for _, label in panel.ticks])
     axis.set_title(_plain(panel.title))
     axis.set_xlabel(_plain(drawing.x_label))
@@ -242,7 +250,7 @@ def _draw(axis: Any, drawing: Drawing, panel: Panel, first: bool = True) -> None
 def _draw_line(axis: Any, line: Line) -> None:
     look = _look(line.place)
     if line.level:
-        axis.axhline(line.values[0], **{**look, "marker": ""})
+        axis.axhline(line.values[0], **look, clip_on=False)
         width = line.half_widths[0] or 0
         axis.axhspan(line.values[0] - width, line.values[0] + width, color=look["color"], alpha=0.1, linewidth=0)
         return
@@ -251,7 +259,7 @@ def _draw_line(axis: Any, line: Line) -> None:
     if len(line.values) > 1 and None not in line.half_widths:
         pairs = list(zip(line.values, line.half_widths, strict=True))
         low, high = [value - (width or 0) for value, width in pairs], [value + (width or 0) for value, width in pairs]
-        axis.fill_between(stages, low, high, color=look["color"], alpha=0.14, linewidth=0)
+        axis.fill_between(stages, low, high, color=look["color"], alpha=0.1, linewidth=0)
 
 
 def _draw_bars(axis: Any, bars: Bars, log: bool) -> None:
@@ -313,7 +321,7 @@ def swatch(place: int) -> str:
 
     look = _look(place)
     marker = MarkerStyle(look["marker"])
-    outline = marker.get_path().transformed(marker.get_transform()).to_polygons()[0]
+    outline: Any = marker.get_path().transformed(marker.get_transform()).to_polygons()[0]
     points = " ".join(f"{18 + 7 * x:.1f},{6 - 7 * y:.1f}" for x, y in outline)
     colour = place % len(PALETTE)
     paint = f"var(--c{colour})" if colour < len(PALETTE) - 1 else "currentColor"

@@ -1,4 +1,4 @@
-"""Rows and recorded variations to figures: accuracy over the tasks (Figs. 5, 6), how parameters varied (Figs. 2, 3, 7, A.8-A.11)."""
+"""Rows to figures: accuracy over the tasks (Figs. 5, 6), and how parameters varied (Figs. 2, 3, 7, A.8-A.11)."""
 
 import re
 from collections.abc import Sequence
@@ -40,12 +40,13 @@ def curves(experiment: Experiment, rows: Sequence[Row]) -> Drawing:
     for column in experiment.columns:
         lines = [_line(experiment, rows, row, column) for row in experiment.rows]
         found = tuple(line for line in lines if line)
-        stages = max((len(line.values) for line in found), default=1)
+        stages = max((len(line.values) for line in found), default=0)
         step = 1 if stages <= 10 else 5
         ticks = tuple((float(stage), str(stage)) for stage in range(1, stages + 1) if stage % step == 0 or stage == 1)
         panels.append(Panel("" if column == "-" else column, found, ticks=ticks))
     name = f"{experiment.name}-curves"
-    return Drawing(name, experiment.title, "tasks learnt", "accuracy on the tasks so far (%)", tuple(panels))
+    caption = "Accuracy after each task; the bands are 95 % t-intervals over seeds"
+    return Drawing(name, experiment.title, "tasks learnt", "accuracy on the tasks so far (%)", tuple(panels), caption=caption)
 
 
 def _line(experiment: Experiment, rows: Sequence[Row], row: str, column: str) -> Line | None:
@@ -105,7 +106,7 @@ def histograms(name: str, entries: Entries, scale: str = "rr", tasks: Sequence[i
     ]
     what, unit = SCALES[scale][:2]
     title = f"{_cell_name(entries)}: how many parameters changed how much, {what} ({scale.upper()})"
-    return Drawing(f"{name}-{scale}-histogram", title, unit, "parameters", tuple(panels), True, scale != "rr")
+    return Drawing(f"{name}-{scale}-histogram", title, unit, "parameters", tuple(panels), log=True, folded=scale != "rr")
 
 
 def layer_means(name: str, entries: Entries, scale: str = "rr", tasks: Sequence[int] = ()) -> Drawing:
@@ -163,7 +164,9 @@ def _edge_ticks(scale: str, first: int, last: int) -> tuple[tuple[tuple[float, s
     places = {edge: place + 1.0 - first for place, edge in enumerate(edges)}  # bin 0 ends at the first edge
     inside = [edge for edge in edges if 0 <= places[edge] <= last + 1 - first]
     if len(inside) > 9:
-        inside = [edge for edge in inside if edge <= 0 or (places[edge] - places[1.0]) % 2 == 0]
+        inside = [
+            edge for edge in inside if edge <= 0 or (places[edge] > places[0.0] + 1 and (places[edge] - places[1.0]) % 2 == 0)
+        ]
     return tuple((places[edge], _edge(edge)) for edge in inside), (places[value], centre)
 
 

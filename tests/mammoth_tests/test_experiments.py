@@ -40,7 +40,12 @@ def test_every_row_meets_every_column(load):
     found = load({"title": "T", "seeds": 2, "common": {"dataset": "seq-digits"}, "columns": columns, "rows": ROWS})
     assert (found.name, found.title, found.seeds, found.results) == ("table", "T", (0, 1), None)
     assert (found.rows, found.columns) == (("ER", "SGD"), ("small", "large"))
-    assert [(cell.row, cell.column) for cell in found.cells] == [("ER", "small"), ("ER", "large"), ("SGD", "small"), ("SGD", "large")]
+    assert [(cell.row, cell.column) for cell in found.cells] == [
+        ("ER", "small"),
+        ("ER", "large"),
+        ("SGD", "small"),
+        ("SGD", "large"),
+    ]
     assert words(found.cells[1]) == {"--dataset": "seq-digits", "--lr": "0.2", "--model": "er"}
 
 
@@ -97,9 +102,9 @@ def test_the_ways_to_write_seeds(text, seeds):
     assert parse_seeds(text) == seeds
 
 
-@pytest.mark.parametrize("text", ["many", "0:", "1:2:3", "1,x", "", 1.5, ["a"], None, [None], "0", 0, "-3", "3:1", "1,1", []])
+@pytest.mark.parametrize("text", ["many", "0:", "1:2:3", "1,x", "", 1.5, ["a"], None, [None], "0", 0, "-3", "3:1", []])
 def test_seeds_that_are_none(text):
-    """Anything else is refused with the three ways to write them; so is what names no seed at all, or one twice."""
+    """Anything else is refused with the three ways to write them; so is what names no seed at all."""
     with pytest.raises(ValueError, match="seeds"):
         parse_seeds(text)
 
@@ -149,9 +154,14 @@ def test_an_absent_file_lists_those_there(tmp_path):
 
 @pytest.mark.parametrize(
     ("row", "says"),
-    [({"label": "X", "model": "err"}, "er"), ({"label": "X"}, "--model"), ({"label": "X", "model": "er", "bufer_size": 1}, "buffer_size"),
-     ({"label": "X", "model": "er", "lr": -1}, "lr"), ({"label": "X", "model": "er", "seed": 3}, "seed")],
-)  # fmt: skip
+    [
+        ({"label": "X", "model": "err"}, "er"),
+        ({"label": "X"}, "--model"),
+        ({"label": "X", "model": "er", "bufer_size": 1}, "buffer_size"),
+        ({"label": "X", "model": "er", "lr": -1}, "lr"),
+        ({"label": "X", "model": "er", "seed": 3}, "seed"),
+    ],
+)
 def test_a_wrong_command_line_names_the_row(row, says, load):
     """A plan resolves every command line: what is wrong is named with its row before anything runs."""
     with pytest.raises(ValueError, match=rf"table, row 'X'.*{says}"):

@@ -94,7 +94,12 @@ def test_protocol_sections_of_a_method(resolve):
     """ER's YAML: online never replays the current task and forwards apart; offline the other way round."""
     online, offline = resolve("--model", "er"), resolve("--model", "er", "--dataset_config", "offline")
     assert (online.protocol, online.replay_current, online.replay_from_task, online.replay_forward) == ("online", 0, 2, "separate")
-    assert (offline.protocol, offline.replay_current, offline.replay_from_task, offline.replay_forward) == ("offline", 1, 1, "joint")
+    assert (offline.protocol, offline.replay_current, offline.replay_from_task, offline.replay_forward) == (
+        "offline",
+        1,
+        1,
+        "joint",
+    )
 
 
 def test_protocol_section_wins_over_default(method_folder, resolve):
@@ -309,7 +314,7 @@ def test_verify_data_from_the_environment(value, expected, monkeypatch, resolve)
 @pytest.mark.parametrize(
     "words",
     [
-        ("--base_path", "elsewhere"), ("--results_path", "other"), ("--checkpoint_path", "kept"), ("--device", "cpu"),
+        ("--base_path", "elsewhere"), ("--results_path", "other"), ("--device", "cpu"),
         ("--threads", "3"), ("--notes", "a try"), ("--non_verbose", "1"), ("--verify_data", "0"),
     ],
 )  # fmt: skip
@@ -333,7 +338,19 @@ def test_run_id_differs_by_any_method_flag(method, flag, action):
     """Another value of a method's, a benchmark's or a network's flag is another run."""
     plain = ["--model", method, "--seed", "0"]
     before = getattr(settings.resolve(plain).args, flag)
-    tries = [str(choice) for choice in action.choices or ()] + ["1", "2", "0", "0.7", "3", "unseen", "all", "cosine", "joint"]
+    tries = [str(choice) for choice in action.choices or ()] + [
+        "1",
+        "2",
+        "0",
+        "0.7",
+        "3",
+        "unseen",
+        "all",
+        "cosine",
+        "joint",
+        "offline",
+        "eval",
+    ]
     for value in tries:
         try:
             args = settings.resolve([*plain, f"--{flag}", value]).args
@@ -345,7 +362,9 @@ def test_run_id_differs_by_any_method_flag(method, flag, action):
     pytest.fail(f"no other value found for --{flag}: add one to `tries`")
 
 
-@pytest.mark.parametrize("words", [("--seed", "1"), ("--lr", "0.2"), ("--joint", "1"), ("--stop_after", "2"), ("--dataset_config", "offline")])
+@pytest.mark.parametrize(
+    "words", [("--seed", "1"), ("--lr", "0.2"), ("--joint", "1"), ("--stop_after", "2"), ("--dataset_config", "offline")]
+)
 def test_run_id_differs_by_what_is_learnt(words):
     """Seed, learning rate, protocol: another run."""
     seed = () if "--seed" in words else ("--seed", "0")

@@ -3,13 +3,14 @@
 import importlib
 import json
 import os
+import sys
 
 import pytest
 import yaml
 
 from mammoth import results, sweep
 from mammoth.experiments import load_experiment
-from mammoth.launchers import local
+from mammoth.launchers import jobs, local
 from mammoth.sweep import main
 from models.sgd import Sgd
 from utils.metrics import average_accuracy
@@ -30,19 +31,56 @@ def experiment(tmp_path):
     return written
 
 
+class Here:
+    """A launcher that does runs in this process, one after the other."""
+
+    width = 1
+
+    def __init__(self, ran):
+        self.ran, self.waiting = ran, []
+
+    @property
+    def busy(self):
+        return bool(self.waiting)
+
+    def add(self, todo):
+        self.waiting += todo
+
+    def running(self):
+        return {}
+
+    def poll(self, timeout):
+        job = self.waiting.pop(0)
+        self.ran.append(job.argv)
+        return [jobs.perform(job)]
+
+    def notices(self):
+        return []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc_info):
+        self.waiting.clear()
+
+
 @pytest.fixture
 def here(monkeypatch):
-    """Let the launcher run command lines in this process, one after the other; returns the list of those that it ran."""
+    """Let sweeps run in this process; returns the list of the command lines that were run."""
     ran = []
-
-    def run_all(jobs, workers=0):
-        for argv, log in jobs:
-            ran.append(argv)
-            yield local.execute(argv, log)
-
-    monkeypatch.setattr(local, "run_all", run_all)
+    monkeypatch.setattr(sweep, "make_launcher", lambda asked, runs: Here(ran))
     monkeypatch.setattr(sweep, "_digests", {})
     return ran
+
+
+def counts(capsys, path, *more):
+    """How many runs of the experiment's first row stand in which state, as `status` prints it (zeros left out)."""
+    capsys.readouterr()
+    assert main(["status", path, *more]) == 0
+    head, row = capsys.readouterr().out.splitlines()[:2]
+    states = head.split()
+    numbers = row.split()[-len(states) :]
+    return {state: int(number) for state, number in zip(states, numbers, strict=True) if number != "0"}
 
 
 SGD, JOINT = {"label": "SGD", "model": "sgd"}, {"label": "Joint", "model": "joint"}
@@ -52,12 +90,18 @@ BROKEN = {"label": "Broken", "model": "er", "lr": 1e30, "n_iters": 20}
 # -- plan, run, skip -------------------------------------------------------------------------------------------------------
 
 
+def planned(capsys, path, *more):
+    """The lines of `plan` that are runs."""
+    capsys.readouterr()
+    assert main(["plan", path, *more]) == 0
+    return [line for line in capsys.readouterr().out.splitlines() if "python main.py " in line]
+
+
 def test_plan_resolves_everything_and_runs_nothing(experiment, here, capsys, tmp_path):
     """A line a run: its state and a command line that can be pasted."""
-    assert main(["plan", experiment(SGD, JOINT)]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = planned(capsys, experiment(SGD, JOINT))
     assert len(lines) == 4
-    assert all(line.startswith("missing ") for line in lines)
+    assert all(line.split()[0] == "missing" for line in lines)
     assert "python main.py --dataset seq-digits" in lines[0]
     assert lines[1].endswith("--model sgd --seed 1")
     assert here == []
@@ -103,8 +147,7 @@ def test_two_cells_of_one_command_run_once(experiment, here, tmp_path):
 def test_seeds_and_only_narrow_a_plan(experiment, here, capsys):
     """--seeds replaces the file's, --only keeps some methods or rows, --flags adds to every run."""
     path = experiment(SGD, {"label": "Er Ace", "model": "er_ace"})
-    main(["plan", path, "--seeds", "3:5", "--only", "er-ace", "--flags", "--lr 0.5"])
-    lines = capsys.readouterr().out.splitlines()
+    lines = planned(capsys, path, "--seeds", "3:5", "--only", "er-ace", "--flags", "--lr 0.5")
     assert [line.split("--model ")[1] for line in lines] == ["er_ace --lr 0.5 --seed 3", "er_ace --lr 0.5 --seed 4"]
 
 
@@ -125,11 +168,8 @@ def test_a_record_of_other_code_is_stale(experiment, here, monkeypatch, capsys):
     path = experiment(SGD)
     main(["run", path])
     monkeypatch.setattr(sweep, "digest_for", lambda args: "other")
-    capsys.readouterr()
-    main(["plan", path])
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["stale", "stale"]
-    main(["status", path])
-    assert capsys.readouterr().out.splitlines()[1].split() == ["SGD", "0", "2", "0", "0", "0", "0"]
+    assert [line.split()[0] for line in planned(capsys, path)] == ["stale", "stale"]
+    assert counts(capsys, path) == {"stale": 2}
     main(["run", path])
     assert len(here) == 4
 
@@ -157,13 +197,10 @@ def test_retry_runs_what_failed_and_nothing_else(experiment, here, capsys, monke
     monkeypatch.setattr(Sgd, "observe", interrupted)
     assert main(["run", path, "--seeds", "1"]) == 1
     monkeypatch.setattr(Sgd, "observe", original)
-    assert main(["status", path]) == 0
-    counts = dict(zip(sweep.STATES, capsys.readouterr().out.splitlines()[-1].split()[1:], strict=True))
-    assert counts == {"done": "0", "stale": "0", "failed": "0", "interrupted": "1", "running": "0", "missing": "1"}
+    assert counts(capsys, path) == {"interrupted": 1, "missing": 1}
     assert main(["retry", path]) == 0
     assert [argv[-1] for argv in here] == ["0", "0"]
-    main(["status", path])
-    assert capsys.readouterr().out.splitlines()[-1].split()[1:] == ["1", "0", "0", "0", "0", "1"]
+    assert counts(capsys, path) == {"done": 1, "missing": 1}
 
 
 def test_a_corrupt_record_counts_as_missing(experiment, here, tmp_path):
@@ -210,7 +247,7 @@ def test_wrong_input_ends_with_two(words, says, experiment, here, capsys):
     """Status 2 and a line that names what was wrong; nothing runs."""
     path = experiment(SGD)
     assert main([word.format(path=path) for word in words]) == 2
-    out, err = capsys.readouterr()
+    err = capsys.readouterr().err
     assert err.startswith("error: ")
     assert says in err
     assert len(err.splitlines()) <= 2
@@ -231,12 +268,12 @@ def test_help_is_of_this_command(module, capsys):
 # -- the launcher ------------------------------------------------------------------------------------------------------------
 
 WORKER = """
-import os, pathlib, signal, time
-from mammoth.launchers.local import Outcome
+import os, signal, sys, time
+from mammoth.launchers.jobs import Outcome
+from mammoth.launchers.worker import serve
 
-def job(argv, log):
-    kind, *rest = argv
-    tried = pathlib.Path(log)
+def perform(job, device=""):
+    kind, tried = job.argv[0], job.log.with_suffix(".tried")
     if kind == "killed" or (kind == "once" and not tried.exists()):
         tried.write_text("")
         os.kill(os.getpid(), signal.SIGKILL)
@@ -245,25 +282,25 @@ def job(argv, log):
     if kind == "no disk":
         raise OSError(28, "No space left on device")
     time.sleep(0.05)
-    return Outcome(argv, 0, os.environ.get("OMP_NUM_THREADS", "unset"))
+    return Outcome(job.argv, 0, os.environ.get("OMP_NUM_THREADS", "unset"))
+
+sys.exit(serve(int(sys.argv[1]), sys.argv[2], perform))
 """
 
 
 @pytest.fixture
-def launch(tmp_path, monkeypatch):
+def launch(tmp_path):
     """Return a function that runs jobs, named by what they do, through the real launcher; returns outcomes by job."""
-    (tmp_path / "launched_job.py").write_text(WORKER)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(local, "execute", importlib.import_module("launched_job").job)
+    script = tmp_path / "launched_worker.py"
+    script.write_text(WORKER)
 
     def launched(*kinds, workers=2):
-        jobs = [((kind, str(number)), tmp_path / f"{number}.log") for number, kind in enumerate(kinds)]
-        outcomes = list(local.run_all(jobs, workers))
-        assert sorted(outcome.argv for outcome in outcomes) == sorted(argv for argv, _ in jobs)
+        todo = [((kind, str(number)), tmp_path / str(number) / "log.txt") for number, kind in enumerate(kinds)]
+        outcomes = list(local.run_all(todo, workers, command=(sys.executable, str(script))))
+        assert sorted(outcome.argv for outcome in outcomes) == sorted(argv for argv, _ in todo)
         return {outcome.argv: outcome for outcome in outcomes}
 
-    yield launched
-    importlib.sys.modules.pop("launched_job", None)
+    return launched
 
 
 def test_a_worker_killed_twice_fails_its_own_run_only(launch):
@@ -289,10 +326,10 @@ def test_a_run_that_raises_is_a_failure_not_an_end(launch):
 
 
 def test_runs_side_by_side_have_one_thread_each(launch, monkeypatch):
-    """Two workers: one thread each; the parent's own environment stays."""
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    """Two workers: one thread each, whatever the parent has; the parent's own environment stays."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
     assert {outcome.message for outcome in launch("fine", "fine").values()} == {"1"}
-    assert "OMP_NUM_THREADS" not in os.environ
+    assert os.environ["OMP_NUM_THREADS"] == "7"
 
 
 @pytest.mark.long
@@ -309,10 +346,10 @@ def test_a_real_sweep_with_a_failing_cell(experiment, capsys, tmp_path):
 def test_a_real_process_runs_a_command_line(tmp_path):
     """`run_all` as it is: a worker runs the command line, its output goes to the log, the outcome has status and message."""
     words = ("--model", "sgd", "--debug_mode", "1", "--stop_after", "1", "--seed", "0", "--base_path", str(tmp_path))
-    jobs = [(words, tmp_path / "logs" / "good.txt"), (("--model", "sgdd"), tmp_path / "logs" / "bad.txt")]
-    good, bad = sorted(local.run_all(jobs, 1), key=lambda outcome: outcome.status)
+    todo = [(words, tmp_path / "good" / "log.txt"), (("--model", "sgdd"), tmp_path / "bad" / "log.txt")]
+    good, bad = sorted(local.run_all(todo, 1), key=lambda outcome: outcome.status)
     assert good == local.Outcome(words, 0, "")
-    assert "Accuracy for 1 task(s)" in (tmp_path / "logs" / "good.txt").read_text()
+    assert "Accuracy for 1 task(s)" in (tmp_path / "good" / "log.txt").read_text()
     assert bad.status == 2
     assert bad.message.startswith("error: ")
     assert "sgdd" in bad.message
