@@ -52,7 +52,12 @@ class Settings:
 
 def common_parser() -> Parser:
     """Return a parser with the flags that every run has."""
-    parser = Parser(prog="main.py", description=DESCRIPTION, epilog=EPILOG)
+    parser = Parser(
+        prog="main.py",
+        usage="main.py --model NAME [--dataset NAME] [--dataset_config NAME] [flags]",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+    )
     add_choice_args(parser.add_argument_group("what to run"))
     parser.add_argument("--list", action="store_true", help="print all methods, benchmarks, configs and networks")
     add_experiment_args(parser.add_argument_group("training and evaluation"))
@@ -251,9 +256,11 @@ def _checked(parser: Parser, values: dict[str, Any], path: Path | None, ignored:
 
 
 def _refuse_memory_flags(parser: Parser, model: str, argv: list[str]) -> None:
+    known = actions_by_name(parser)
     for name in MEMORY_FLAGS:
-        if name not in actions_by_name(parser) and any(word.split("=", 1)[0] == f"--{name}" for word in argv):
-            raise ValueError(f"--{name}: {model} keeps no memory; leave the flag out")
+        if name not in known and any(word.split("=", 1)[0] == f"--{name}" for word in argv):
+            why = "draws no replay batch" if "buffer_size" in known else "keeps no memory"
+            raise ValueError(f"--{name}: {model} {why}; leave the flag out")
 
 
 def _settle(args: Namespace, parser: Parser, given: set[str]) -> None:

@@ -1,28 +1,37 @@
 """Sweeps: every run of an experiment's YAML file.
 
-    python -m mammoth.sweep plan|run|status|retry experiments/<name>.yaml [--seeds 0:3] [--jobs 2] [--only pvbf,er_ace]
+    python -m mammoth.sweep plan|run|status|retry|collect experiments/<name>.yaml [--seeds 0:3] [--jobs 2] [--only pvbf,er_ace]
 
-`run` skips what is done, goes on after a failure, and ends with status 1 if anything failed, naming it; `retry` runs what failed.
+`plan` lists the runs, `status` counts them. `run` skips what is done, goes on after a failure, and ends with status 1 if anything
+failed, naming it; `retry` runs what failed or was interrupted; `collect` only brings rows together. Several sweeps may work on one
+folder: a run is done once (`launchers/jobs.py`), and a sweep waits for the runs that others have in hand, then looks at them again.
 """
 
 import shlex
 import sys
 import time
 from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from datasets import get_dataset_class
 from mammoth import records, results, settings
+from mammoth.estimates import Estimates, duration
 from mammoth.experiments import Cell, Experiment, load_experiment, parse_seeds
-from mammoth.launchers import local
+from mammoth.launchers import local, slurm
+from mammoth.launchers.jobs import BY_ANOTHER, ELSEWHERE, Job, Launcher, Outcome, claimed, glance, is_alive, locked, stamp
+from mammoth.launchers.live import Live
+from mammoth.launchers.signals import stop_signals
 from models import get_model_class
 from utils.args import Parser, number
 from utils.metrics import average_accuracy
 from utils.registry import canonical
 
-STATES = ("done", "stale", "failed", "interrupted", "running", "missing")
+STATES = ("done", "stale", "failed", "interrupted", "queued", "running", "missing")
+IN_HAND = ("running", "queued")  # somebody is at it
+TO_DO = {"run": ("stale", "failed", "interrupted", "missing"), "retry": ("failed", "interrupted")}
 
 
 @dataclass(frozen=True)
@@ -35,9 +44,19 @@ class Run:
     args: Namespace
 
     @property
+    def name(self) -> str:
+        """How it is called in what a sweep says."""
+        return f"{self.cell.row} {self.cell.column} seed {self.seed}"
+
+    @property
     def record_path(self) -> Path:
         """Where its record is, or will be."""
         return records.results_folder(self.args) / "records" / self.args.run_id / "record.json"
+
+    @property
+    def folder(self) -> Path:
+        """Where its record, log and claim are."""
+        return self.record_path.parent
 
     def record(self) -> dict[str, Any] | None:
         """Return its record, if there is a whole one."""
@@ -46,16 +65,38 @@ class Run:
         except (FileNotFoundError, ValueError):
             return None
 
+    def job(self) -> Job:
+        """Return what a launcher is given."""
+        return Job(self.argv, self.folder / "log.txt", stamp(self.record_path))
+
     def state(self) -> str:
-        """Say how it stands: one of `STATES`. Stale: done by other code than today's."""
-        record = self.record()
-        if record is None:
+        """Say how it stands: one of `STATES` but `queued`. Stale: done by other code than today's."""
+        if claimed(self.folder):
+            return "running"
+        seen = glance(self.record_path)
+        if seen is None:
             return "missing"
-        if record["status"] == "done" and record["provenance"].get("source_digest") != digest_for(self.args):
+        if seen.status == "done" and seen.provenance.get("source_digest") != digest_for(self.args):
             return "stale"
-        if record["status"] == "running" and not records.is_alive(record):
+        if seen.status == "running" and not is_alive(seen, self.folder):
             return "interrupted"
-        return record["status"]
+        return seen.status
+
+
+def look(runs: Sequence[Run]) -> list[tuple[Run, Job, str]]:
+    """Return each run, its job and its state, the job made first: it shows whether somebody was there after the look."""
+    made = [run.job() for run in runs]
+    return list(zip(runs, made, states_of(runs), strict=True))
+
+
+def states_of(runs: Sequence[Run]) -> list[str]:
+    """Return how each run stands, the queue of a cluster included, which is asked only if a run waits in it."""
+    states = [run.state() for run in runs]
+    tickets = [
+        slurm.ticket(run.folder) if state not in ("done", "running") else "" for run, state in zip(runs, states, strict=True)
+    ]
+    listed = (slurm.queue() or {}) if any(tickets) else {}
+    return ["queued" if waits_for in listed else state for waits_for, state in zip(tickets, states, strict=True)]
 
 
 _digests: dict[tuple[str, str], str] = {}
@@ -86,20 +127,20 @@ def plan(
     cells = [cell for cell in experiment.cells if not columns or cell.column in columns.split(",")]
     if not cells:
         raise ValueError(f"--columns {columns}: no such column in {experiment.name}; there are: {', '.join(experiment.columns)}")
-    runs = []
-    for cell in cells:
-        for seed in seeds or experiment.seeds:
-            argv = (*cell.argv, *extra, "--seed", str(seed))
-            try:
-                args = settings.resolve(list(argv)).args
-            except ValueError as error:
-                raise ValueError(f"{experiment.name}, row {cell.row!r}: {error}") from error
-            if not wanted or {args.model, canonical(cell.row)} & wanted:
-                runs.append(Run(cell, seed, argv, args))
+    runs = [_resolved(experiment, cell, seed, extra) for cell in cells for seed in seeds or experiment.seeds]
+    runs = [run for run in runs if not wanted or {run.args.model, canonical(run.cell.row)} & wanted]
     if not runs:
         known = sorted({run_model(cell) for cell in experiment.cells} | set(experiment.rows))
         raise ValueError(f"--only {only}: no such method in {experiment.name}; there are: {', '.join(known)}")
     return runs
+
+
+def _resolved(experiment: Experiment, cell: Cell, seed: int, extra: tuple[str, ...]) -> Run:
+    argv = (*cell.argv, *extra, "--seed", str(seed))
+    try:
+        return Run(cell, seed, argv, settings.resolve(list(argv)).args)
+    except ValueError as error:
+        raise ValueError(f"{experiment.name}, row {cell.row!r}: {error}") from error
 
 
 def run_model(cell: Cell) -> str:
@@ -112,65 +153,243 @@ def results_path(experiment: Experiment, run: Run) -> Path:
     return experiment.results or records.results_folder(run.args) / f"{experiment.name}.csv"
 
 
-def collect(experiment: Experiment, runs: list[Run]) -> Path:
-    """Bring the rows of all runs that are done into the experiment's CSV file; returns its path."""
+def collect(experiment: Experiment, runs: Iterable[Run]) -> Path:
+    """Bring the rows of all runs that are done into the experiment's CSV file, which a lock guards; returns its path."""
+    runs = list(runs)
     path = results_path(experiment, runs[0])
     found = [(run, run.record()) for run in runs]
     rows = [results.row_of(record, run.cell.row, run.cell.column) for run, record in found if record and record["status"] == "done"]
-    results.write_rows(path, results.merge(results.read_rows(path), rows))
+    with locked(path):
+        results.write_rows(path, results.merge(results.read_rows(path), rows))
     return path
 
 
-def execute(experiment: Experiment, runs: list[Run], jobs: int, states: tuple[str, ...]) -> int:
-    """Run those in one of these states; returns the exit status."""
-    todo = [run for run in runs if run.state() in states]
-    skipped = len(runs) - len(todo)
-    _say(f"{experiment.title}: {len(runs)} runs, {skipped} skipped, {len(todo)} to do")
-    unique = {run.args.run_id: run for run in todo}
-    by_argv = {run.argv: run for run in unique.values()}
-    waiting = [(run.argv, run.record_path.with_name("log.txt")) for run in unique.values()]
-    failed, started = [], time.monotonic()
-    for number_done, outcome in enumerate(local.run_all(waiting, jobs), 1):
-        run = by_argv[outcome.argv]
+# -- running -----------------------------------------------------------------------------------------------------------------
+
+
+class Sweep:
+    """The runs of an experiment while a launcher does them.
+
+    Args:
+        experiment: where rows go.
+        runs: all of them; identical ones are done once.
+        launcher: where they execute.
+        live: where progress is shown.
+    """
+
+    def __init__(self, experiment: Experiment, runs: Sequence[Run], launcher: Launcher, live: Live) -> None:
+        self.experiment = experiment
+        self.launcher = launcher
+        self.live = live
+        self.estimates = Estimates(_folders(runs))
+        self.failed: list[str] = []
+        self._cells: dict[str, list[Run]] = {}
+        for run in runs:
+            self._cells.setdefault(run.args.run_id, []).append(run)
+        self._by_argv: dict[tuple[str, ...], Run] = {}
+        self._open: dict[str, Run] = {}
+        self._elsewhere: dict[str, Run] = {}
+        self._ended = 0
+
+    def start(self, todo: Iterable[tuple[Run, Job]], elsewhere: Iterable[Run] = ()) -> None:
+        """Hand runs to the launcher, identical ones once, and wait for others that somebody has in hand."""
+        self._elsewhere |= {run.args.run_id: run for run in elsewhere}
+        unique = {run.args.run_id: (run, job) for run, job in reversed(list(todo))}
+        chosen = list(reversed(unique.values()))
+        self._open |= {run.args.run_id: run for run, _ in chosen}
+        self._by_argv |= {run.argv: run for run, _ in chosen}
+        self.launcher.add([job for _, job in chosen])
+
+    def tell(self) -> None:
+        """Say what the launcher has to say."""
+        for notice in self.launcher.notices():
+            self.live.say(notice)
+
+    def finish(self, wait: bool = True) -> None:
+        """Follow the runs until all have ended.
+
+        Args:
+            wait: also for those that somebody else has in hand, and for a cluster.
+        """
+        self.tell()
+        while self.launcher.busy and (wait or not self.launcher.lasting) or (wait and self._elsewhere):
+            for outcome in self.launcher.poll(1.0):
+                self._take(self._by_argv[outcome.argv], outcome)
+            self.tell()
+            self._look_elsewhere()
+            self.live.show(self._picture())
+        for run in self._elsewhere.values():
+            self.live.say(f"running elsewhere: {run.name}")
+
+    def _take(self, run: Run, outcome: Outcome) -> None:
+        """Note how a run ended, and bring its rows in."""
+        del self._open[run.args.run_id]
+        if outcome.status == ELSEWHERE:
+            self._elsewhere[run.args.run_id] = run
+            return
+        self._ended += 1
         if outcome.status:
-            failed.append(f"{run.cell.row}, {run.cell.column}, seed {run.seed}: {outcome.message}")
-        left = (time.monotonic() - started) / number_done * (len(waiting) - number_done)
-        _say(f"[{number_done}/{len(waiting)}] {_result(run, outcome)}, {_duration(left)} left")
-        collect(experiment, runs)
-    path = collect(experiment, runs)
-    _say(f"rows: {path}")
-    for line in failed:
+            self.failed.append(f"{run.cell.row}, {run.cell.column}, seed {run.seed}: {outcome.message}")
+        collect(self.experiment, self._cells[run.args.run_id])
+        self.estimates.note(run.record_path)
+        total = self._ended + len(self._open) + len(self._elsewhere)
+        self.live.say(f"[{self._ended}/{total}] {_result(run, outcome)}, {duration(self._seconds_left())} left")
+
+    def _look_elsewhere(self) -> None:
+        """Take back the runs that nobody has in hand any more: what was not done is done here."""
+        if not self._elsewhere:
+            return
+        for run, job, state in look(list(self._elsewhere.values())):
+            if state in IN_HAND:
+                continue
+            del self._elsewhere[run.args.run_id]
+            if state in ("done", "failed"):
+                self._open[run.args.run_id] = run
+                seen = glance(run.record_path)
+                reason = seen.reason if seen and state == "failed" else BY_ANOTHER
+                self._take(run, Outcome(run.argv, int(state == "failed"), reason))
+            else:
+                self.start([(run, job)])
+
+    def _seconds_left(self) -> float | None:
+        """Return the time until the launcher's last run ends; None if nothing is known of how long they take."""
+        return seconds_left(self._open.values(), self.estimates, self.launcher.width, self._elapsed())
+
+    def _elapsed(self) -> dict[str, float]:
+        now = time.monotonic()
+        return {self._by_argv[argv].args.run_id: now - since for argv, since in self.launcher.running().items()}
+
+    def _picture(self) -> list[str]:
+        """Return the live table: what is done, what runs, how far it is, and the time left."""
+        elapsed = self._elapsed()
+        waiting = len(self._open) - len(elapsed)
+        counts = [f"{self._ended} ended", f"{len(self.failed)} failed", f"{len(elapsed)} running", f"{waiting} waiting"]
+        counts += [f"{len(self._elsewhere)} running elsewhere"] if self._elsewhere else []
+        lines = [f"{', '.join(counts)}; {duration(self._seconds_left())} left"]
+        return lines + [self._line(self._open[run_id], seconds) for run_id, seconds in elapsed.items() if run_id in self._open]
+
+    def _line(self, run: Run, elapsed: float) -> str:
+        seen, expected = glance(run.record_path), duration(self.estimates.seconds(run.args))
+        stage = seen.stage() if seen and seen.status == "running" else ""
+        return f"  {run.name:40} {duration(elapsed):>8} of {expected:8} {stage}"
+
+
+def execute(
+    experiment: Experiment,
+    runs: list[Run],
+    launcher: Launcher,
+    states: tuple[str, ...] = TO_DO["run"],
+    wait: bool = True,
+) -> int:
+    """Run those in one of these states; returns the exit status.
+
+    Args:
+        experiment: where their rows go.
+        runs: all that are looked at.
+        launcher: where they execute.
+        states: of the runs to do.
+        wait: for what another sweep has in hand, and for a cluster.
+
+    Raises:
+        ValueError: the launcher refuses them.
+        KeyboardInterrupt: Ctrl-C or a signal to stop; the launcher has stopped what ran.
+    """
+    looked = look(runs)
+    todo = [(run, job) for run, job, state in looked if state in states]
+    in_hand = [run for run, _, state in looked if state in IN_HAND and "missing" in states]
+    skipped = len(runs) - len(todo) - len(in_hand)
+    elsewhere = f", {len(in_hand)} running elsewhere" if in_hand else ""
+    with Live(sys.stdout) as live:
+        live.say(f"{experiment.title}: {len(runs)} runs, {skipped} skipped{elsewhere}, {len(todo)} to do")
+        sweep = Sweep(experiment, runs, launcher, live)
+        try:
+            with stop_signals(), launcher:
+                sweep.start(todo, in_hand)
+                sweep.finish(wait)
+        finally:
+            sweep.tell()
+    _say(f"rows: {collect(experiment, runs)}")
+    for line in sweep.failed:
         sys.stderr.write(f"failed: {line}\n")
-    return 1 if failed else 0
+    return 1 if sweep.failed else 0
 
 
-def _result(run: Run, outcome: local.Outcome) -> str:
-    name = f"{run.cell.row} {run.cell.column} seed {run.seed}"
+def _result(run: Run, outcome: Outcome) -> str:
     record = run.record()
-    if outcome.status or record is None:
-        return f"{name}: failed ({outcome.message or f'status {outcome.status}'})"
-    return f"{name}: ACC {average_accuracy(record['class_il']):.2f} % in {_duration(record['provenance']['wall_s'])}"
+    if outcome.status or record is None or record["status"] != "done":
+        return f"{run.name}: failed ({outcome.message or f'status {outcome.status}'})"
+    whose = f" ({BY_ANOTHER})" if outcome.message == BY_ANOTHER else ""
+    return f"{run.name}: ACC {average_accuracy(record['class_il']):.2f} % in {duration(record['provenance']['wall_s'])}{whose}"
 
 
-def _duration(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+# -- looking -----------------------------------------------------------------------------------------------------------------
 
 
-def status_table(runs: list[Run]) -> str:
-    """Return how many runs of each row stand in which state."""
+def _folders(runs: Iterable[Run]) -> set[Path]:
+    return {records.results_folder(run.args) for run in runs}
+
+
+def seconds_left(runs: Iterable[Run], estimates: Estimates, width: int, elapsed: dict[str, float]) -> float | None:
+    """Return the time that runs still take; None if there are some and nothing is known of any.
+
+    Args:
+        runs: not yet ended; one without an estimate counts as the mean of the others.
+        estimates: of their times.
+        width: how many go on side by side.
+        elapsed: seconds so far, by run id, of those that run now.
+    """
+    expected = {run.args.run_id: estimates.seconds(run.args) for run in runs}
+    known = [seconds for seconds in expected.values() if seconds is not None]
+    if not known:
+        return None if expected else 0.0
+    mean = sum(known) / len(known)
+    left = [max(0.0, (mean if total is None else total) - elapsed.get(run_id, 0.0)) for run_id, total in expected.items()]
+    return max(sum(left) / width, max(left))
+
+
+def plan_table(runs: Sequence[Run], width: int) -> str:
+    """Return a line a run: state, estimate of its time, command line; and a line on all that is to be done."""
+    estimates, states = Estimates(_folders(runs)), states_of(runs)
+    lines = []
+    for run, state in zip(runs, states, strict=True):
+        lines.append(f"{state:12}{duration(estimates.seconds(run.args)):>8}  python main.py {shlex.join(run.argv)}")
+    return "\n".join([*lines, _summary(runs, states, estimates, width)])
+
+
+def status_table(runs: Sequence[Run], width: int = 0) -> str:
+    """Return how many runs of each row stand in which state, and the hours left.
+
+    Args:
+        runs: to be looked at.
+        width: runs side by side; 0: leave the hours out.
+    """
+    states = states_of(runs)
     rows: dict[str, dict[str, int]] = {}
-    for run in runs:
-        counts = rows.setdefault(run.cell.row, dict.fromkeys(STATES, 0))
-        counts[run.state()] += 1
-    lines = [f"{'':24}" + "".join(f"{state:>12}" for state in STATES)]
-    lines += [f"{row:24}" + "".join(f"{counts[state]:>12}" for state in STATES) for row, counts in rows.items()]
+    for run, state in zip(runs, states, strict=True):
+        rows.setdefault(run.cell.row, dict.fromkeys(STATES, 0))[state] += 1
+    label = max(24, *(len(row) + 1 for row in rows))
+    lines = [f"{'':{label}}" + "".join(f"{state:>12}" for state in STATES)]
+    lines += [f"{row:{label}}" + "".join(f"{counts[state]:>12}" for state in STATES) for row, counts in rows.items()]
+    if width:
+        lines.append(_summary(runs, states, Estimates(_folders(runs)), width))
     return "\n".join(lines)
+
+
+def _summary(runs: Sequence[Run], states: Sequence[str], estimates: Estimates, width: int) -> str:
+    """Return how many runs there are, how many are left, and how long they take; identical ones count once."""
+    left = {run.args.run_id: run for run, state in zip(runs, states, strict=True) if state != "done"}
+    unknown = sum(estimates.seconds(run.args) is None for run in left.values())
+    guess = f" ({unknown} without an estimate)" if 0 < unknown < len(left) else ""
+    time_left = duration(seconds_left(left.values(), estimates, width, {}))
+    different = len({run.args.run_id for run in runs})
+    return f"{len(runs)} cells, {different} different runs, {len(left)} not done: {time_left} left{guess} with {width} side by side"
 
 
 def _say(text: str) -> None:
     print(text, flush=True)
+
+
+# -- the command line --------------------------------------------------------------------------------------------------------
 
 
 def parser() -> ArgumentParser:
@@ -181,9 +400,55 @@ def parser() -> ArgumentParser:
     made.add_argument("--seeds", default="", metavar="A:B", help="instead of the file's: a count, a range 0:3, or a list 1,5")
     made.add_argument("--only", default="", metavar="A,B", help="these methods or rows")
     made.add_argument("--columns", default="", metavar="A,B", help="these columns")
-    made.add_argument("--jobs", type=number(int, 0), default=0, metavar="N", help="runs side by side (0: one a core)")
     made.add_argument("--flags", default="", metavar='"..."', help="flags added to every run, such as --verify_data 0")
+    made.add_argument("--launcher", choices=["local", "slurm"], default="local", help="where runs execute")
+    made.add_argument("--no_wait", action="store_true", help="return at once from SLURM; skip what another sweep has in hand")
+    _add_local_flags(made.add_argument_group("on this machine"))
+    _add_slurm_flags(made.add_argument_group("on SLURM"))
     return made
+
+
+def _add_local_flags(group: Any) -> None:
+    count = number(int, 0)
+    group.add_argument("--jobs", type=count, default=0, metavar="N", help="runs side by side (0: one a core, or a GPU)")
+    group.add_argument("--jobs_per_gpu", type=count, default=0, metavar="N", help="runs side by side on each GPU")
+
+
+def _add_slurm_flags(group: Any) -> None:
+    count, default = number(int, 1), slurm.Options()
+    group.add_argument("--slurm_partition", default="", metavar="NAME", help="the partition (default: the cluster's)")
+    group.add_argument("--slurm_time", default="1440", metavar="TIME", help="limit of a task: minutes, H:MM:SS or D-HH:MM:SS")
+    group.add_argument("--slurm_cpus", type=count, default=default.cpus, metavar="N", help="cores, and threads, of a task")
+    group.add_argument("--slurm_gpus", type=number(int, 0), default=default.gpus, metavar="N", help="GPUs of a task")
+    parallelism, runs = default.array_parallelism, default.runs_per_job
+    group.add_argument("--slurm_array_parallelism", type=count, default=parallelism, metavar="N", help="tasks at the same time")
+    group.add_argument("--slurm_runs_per_job", type=count, default=runs, metavar="N", help="runs that a task does in turn")
+    group.add_argument("--slurm_extra", default="", metavar="A=B,..", help="other options of sbatch: account=me,qos=high")
+
+
+def make_launcher(asked: Namespace, runs: Sequence[Run]) -> Launcher:
+    """Return the launcher that a command line asks for.
+
+    Raises:
+        ValueError: it is not to be had here.
+    """
+    if asked.launcher == "local":
+        return local.Pool(local.slots(asked.jobs, asked.jobs_per_gpu))
+    options = slurm.Options(
+        asked.slurm_partition,
+        slurm.read_minutes(asked.slurm_time),
+        asked.slurm_cpus,
+        asked.slurm_gpus,
+        asked.slurm_array_parallelism,
+        asked.slurm_runs_per_job,
+        slurm.read_extra(asked.slurm_extra),
+    )
+    return slurm.Array(records.results_folder(runs[0].args), options)
+
+
+def width(asked: Namespace) -> int:
+    """Return how many runs a command line would have side by side."""
+    return asked.slurm_array_parallelism if asked.launcher == "slurm" else len(local.slots(asked.jobs, asked.jobs_per_gpu))
 
 
 def main(argv: list[str]) -> int:
@@ -193,24 +458,26 @@ def main(argv: list[str]) -> int:
         experiment = load_experiment(asked.experiment)
         seeds = parse_seeds(asked.seeds) if asked.seeds else ()
         runs = plan(experiment, seeds, asked.only, asked.columns, tuple(shlex.split(asked.flags)))
-        if asked.what == "plan":
-            for run in runs:
-                _say(f"{run.state():12} python main.py {shlex.join(run.argv)}")
-            return 0
-        if asked.what == "status":
-            _say(status_table(runs))
-            return 0
-        if asked.what == "collect":
-            _say(f"rows: {collect(experiment, runs)}")
-            return 0
-        states = ("stale", "failed", "interrupted", "missing") if asked.what == "run" else ("failed", "interrupted")
-        return execute(experiment, runs, asked.jobs, states)
+        return _do(asked, experiment, runs)
+    except BrokenPipeError:  # the reader, such as `head`, has had enough
+        sys.stderr.close()
+        return 141
     except (ValueError, OSError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
     except KeyboardInterrupt:
         sys.stderr.write("interrupted: what is done is kept; the same command goes on from here\n")
         return 130
+
+
+def _do(asked: Namespace, experiment: Experiment, runs: list[Run]) -> int:
+    if asked.what in TO_DO:
+        return execute(experiment, runs, make_launcher(asked, runs), TO_DO[asked.what], not asked.no_wait)
+    if asked.what == "collect":
+        _say(f"rows: {collect(experiment, runs)}")
+    else:
+        _say(plan_table(runs, width(asked)) if asked.what == "plan" else status_table(runs, width(asked)))
+    return 0
 
 
 if __name__ == "__main__":

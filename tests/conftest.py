@@ -1,15 +1,29 @@
 """What all tests share: a run in this process on data made in code or bundled, in a temporary folder."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from mammoth import settings
+from datasets.seq_digits import SequentialDigits
+from datasets.utils.continual_dataset import Split
+from mammoth import records, settings
 from mammoth.runner import run
 from utils import randomness
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _read_once() -> Iterator[None]:
+    """The digits' file and the sources are parsed once for all tests: most of the time of a short run goes there."""
+    read, parse = cache(lambda train: SequentialDigits.load_unpatched(None, train)), cache(records._without_docstrings)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SequentialDigits, "load_unpatched", SequentialDigits.load, raising=False)
+        patch.setattr(SequentialDigits, "load", lambda self, train: Split(*(part.clone() for part in read(train))))
+        patch.setattr(records, "_without_docstrings", parse)
+        yield
 
 
 @pytest.fixture(autouse=True)

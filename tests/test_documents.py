@@ -30,7 +30,7 @@ def test_a_stale_table_is_noticed():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     match = documents.BLOCK.search(text)
     assert match is not None
-    tampered = text.replace(match[0], f"{match[1]}typed by hand\n{match[3]}")
+    tampered = text.replace(match[0], f"{match[1]}typed by hand\n{match[4]}")
     assert documents.refreshed(tampered) == documents.refreshed(text) != tampered
 
 

@@ -151,12 +151,17 @@ class Buffer:
         for slot in kept:
             self._forget_past(slot)
 
+    def _stores_eight_bit(self) -> bool:
+        """Whether examples go in as 8-bit rows: as those that are there, or else as declared."""
+        return self._rows["examples"].dtype == torch.uint8 if "examples" in self._rows else self.eight_bit
+
     def _as_stored(self, examples: Tensor) -> Tensor:
         """Return 8-bit rows, height x width x channels, where the values allow it exactly; else floats as they are."""
-        if not self.eight_bit:
+        examples = examples.to(torch.float32)
+        if not self._stores_eight_bit():
             return examples
         eight_bit = examples.mul(255).round_().clamp_(0, 255).to(torch.uint8)
-        exact_so_far = "examples" in self._rows and self._rows["examples"].dtype == torch.uint8
+        exact_so_far = "examples" in self._rows
         if self.device.type == "cpu" or not exact_so_far:  # on a GPU the look would wait for the device at each step
             if not torch.equal(to_float(eight_bit), examples):
                 self.eight_bit = False
@@ -172,7 +177,8 @@ class Buffer:
         needed = max(self.num_seen_examples, 1) if unlimited else self.buffer_size
         if rows is None or len(rows) < needed:
             capacity = max(needed, 2 * len(rows)) if rows is not None else needed
-            dtype = values.dtype if values.dtype == torch.uint8 else torch.int64 if name.endswith("els") else torch.float32
+            other = torch.int64 if name.endswith("els") else torch.float32
+            dtype = torch.uint8 if name == "examples" and values.dtype == torch.uint8 else other
             grown = torch.zeros((capacity, *values.shape[1:]), dtype=dtype, device=self.device)
             if rows is not None:
                 grown[: len(rows)] = rows
@@ -280,8 +286,8 @@ class Buffer:
     # -- state ---------------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything needed to go on later: rows, counter, past slots."""
-        filled = {name: rows[: len(self)] for name, rows in self._rows.items()}
+        """Return a copy of everything needed to go on later: rows, counter, past slots."""
+        filled = {name: rows[: len(self)].clone() for name, rows in self._rows.items()}
         return {
             **filled,
             "num_seen_examples": self.num_seen_examples,

@@ -21,7 +21,7 @@ def evaluate_tasks(model: Any, dataset: Any, tasks: range) -> Evaluation:
     Class-IL: argmax over all outputs, or over the classes seen (`--eval_classes all|seen`). Task-IL: argmax over the task's own
     classes, which masks one shared head; it is no multi-head evaluation.
     """
-    training = model.net.training
+    modes = {module: module.training for module in model.net.modules()}
     model.net.eval()
     outputs = dataset.N_CLASSES
     limit = outputs if getattr(model.args, "eval_classes", "seen") == "all" else dataset.training_range()[1]
@@ -46,7 +46,8 @@ def evaluate_tasks(model: Any, dataset: Any, tasks: range) -> Evaluation:
             class_il.append(round(100 * hits[0], 4))
             task_il.append(round(100 * hits[1], 4) if dataset.SETTING != "domain-il" else 0.0)
             losses.append(hits[2])
-    model.net.train(training)
+    for module, training in modes.items():
+        module.training = training
     return Evaluation(class_il, task_il, confusion.view(outputs, outputs).tolist(), sum(losses) / max(len(losses), 1))
 
 

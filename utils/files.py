@@ -1,8 +1,11 @@
 """Files that are whole or not there, and pickles that cannot execute anything."""
 
+import io
 import os
 import pickle
+import pickletools
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +27,8 @@ def write_atomically(path: Path, content: str | bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(name, path)
-    except OSError:
-        Path(name).unlink(missing_ok=True)
-        raise
+    finally:
+        Path(name).unlink(missing_ok=True)  # there only if something went wrong
 
 
 def _umask() -> int:
@@ -41,6 +43,15 @@ def _encode(text: str, encoding: str = "latin1") -> bytes:
     if encoding != "latin1":
         raise pickle.UnpicklingError(f"a pickle of arrays has no use for the codec {encoding!r}")
     return text.encode("latin1")
+
+
+def _check_memo(data: bytes) -> None:
+    """Raise UnpicklingError if a pickle numbers its parts beyond its length: the unpickler would make room for them all."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a text with odd escapes is not what is looked for here
+        for opcode, argument, _ in pickletools.genops(data):
+            if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT") and isinstance(argument, int) and argument > len(data):
+                raise pickle.UnpicklingError(f"part number {argument} in {len(data)} bytes")
 
 
 class _ArrayUnpickler(pickle.Unpickler):
@@ -66,9 +77,10 @@ def read_array_pickle(path: Path) -> dict[str, Any]:
         ValueError: the file is truncated, corrupt, no dict, or asks for anything but plain data; names the file.
     """
     try:
-        with path.open("rb") as file:
-            content = _ArrayUnpickler(file, encoding="latin1").load()
-    except (pickle.UnpicklingError, EOFError, ValueError, TypeError, KeyError, IndexError, AttributeError,
+        data = path.read_bytes()
+        _check_memo(data)
+        content = _ArrayUnpickler(io.BytesIO(data), encoding="latin1").load()
+    except (pickle.UnpicklingError, EOFError, ValueError, TypeError, KeyError, IndexError, AttributeError, SystemError,
             ImportError, MemoryError, OverflowError, UnicodeDecodeError) as error:  # fmt: skip
         raise ValueError(f"{path} is corrupt or truncated: {str(error).splitlines()[0] if str(error) else error!r}") from error
     if not isinstance(content, dict):

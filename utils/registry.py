@@ -63,23 +63,13 @@ class Registry(Generic[T]):
     def _load(self, stem: str) -> None:
         try:
             module = importlib.import_module(f"{self.package}.{stem}")
-        except (
-            ImportError,
-            SyntaxError,
-            AttributeError,
-            NameError,
-            TypeError,
-            ValueError,
-            RuntimeError,
-            OSError,
-        ) as error:
+            for cls in vars(module).values():
+                if inspect.isclass(cls) and issubclass(cls, self.base) and cls.__module__ == module.__name__:
+                    name = getattr(cls, "NAME", None)
+                    if name:
+                        self.register(name)(cls)
+        except Exception as error:  # noqa: BLE001 - whatever somebody's file raises, the other files must load
             self._entries.setdefault(canonical(stem), error)
-            return
-        for cls in vars(module).values():
-            if inspect.isclass(cls) and issubclass(cls, self.base) and cls.__module__ == module.__name__:
-                name = getattr(cls, "NAME", None)
-                if name:
-                    self.register(name)(cls)
 
     def get(self, name: str) -> type[T]:
         """Return the class of that name.

@@ -50,10 +50,14 @@ class RunSlot:
     def __enter__(self) -> "RunSlot":
         try:
             self.folder.mkdir(mode=0o700, exist_ok=True)
-            self._file = (self.folder / f"{os.getpid()}.lock").open("w")
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file = (self.folder / f"{os.getpid()}.lock").open("w")
         except OSError:  # a temporary folder that cannot be written costs the sharing, not the run
-            self._file = None
+            return self
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._file = file
+        except BlockingIOError:  # another run of this very process holds it
+            file.close()
         return self
 
     def __exit__(self, *exc_info: object) -> None:

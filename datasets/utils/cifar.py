@@ -68,7 +68,7 @@ class SplitCifar(ContinualDataset):
 def _are_images(pixels: Any, labels: Any) -> bool:
     if not isinstance(pixels, np.ndarray) or not isinstance(labels, list):
         return False
-    if not all(isinstance(label, int) for label in labels):
+    if not all(isinstance(label, int) and abs(label) < 2**63 for label in labels):
         return False
     return pixels.dtype == np.uint8 and pixels.ndim == 2 and pixels.shape == (len(labels), 3072)
 

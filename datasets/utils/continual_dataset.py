@@ -66,7 +66,9 @@ class ContinualDataset:
         self.train_loader: BatchLoader | None = None
         self.test_loaders: list[BatchLoader] = []
         self.joint = bool(getattr(args, "joint", 0))
-        self.task_sizes = task_sizes(self.N_CLASSES_PER_TASK, self.N_TASKS, self.N_CLASSES, self.NAME)
+        self.task_sizes = [self.N_CLASSES] * self.N_TASKS  # of a domain-il sequence, where each task has all classes
+        if self.SETTING != "domain-il":
+            self.task_sizes = task_sizes(self.N_CLASSES_PER_TASK, self.N_TASKS, self.N_CLASSES, self.NAME)
         self.class_order = self._class_order()
         self._splits: dict[bool, ImageSet] = {}
 
@@ -138,7 +140,7 @@ class ContinualDataset:
     def split(self, train: bool) -> ImageSet:
         """Return the whole training or test split, read at the first call, renumbered, on the run's device."""
         if train not in self._splits:
-            self._read(train)
+            self._read(train or getattr(self.args, "validation", 0.0) > 0)
         return self._splits[train]
 
     def _read(self, train: bool) -> None:
@@ -252,6 +254,8 @@ def task_sizes(per_task: int | list[int], n_tasks: int, n_classes: int, name: st
         raise ValueError(f"{name}: N_CLASSES_PER_TASK lists {len(sizes)} tasks, N_TASKS is {n_tasks}")
     if any(size < 1 for size in sizes) or sum(sizes) > n_classes:
         raise ValueError(f"{name}: {n_tasks} tasks of {per_task} classes do not fit in {n_classes} classes")
+    if sum(sizes) < n_classes:
+        raise ValueError(f"{name}: {n_tasks} tasks of {per_task} classes do not add up to its {n_classes} classes")
     return sizes
 
 

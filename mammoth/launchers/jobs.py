@@ -10,7 +10,7 @@ import os
 import platform
 import time
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol
 
@@ -18,6 +18,7 @@ from mammoth import records
 
 INTERRUPTED = 130
 ELSEWHERE = 75  # EX_TEMPFAIL: another process has this run
+BY_ANOTHER = "done elsewhere"
 
 
 class Outcome(NamedTuple):
@@ -45,6 +46,8 @@ class Job(NamedTuple):
 class Launcher(Protocol):
     """What a sweep needs of the place where its runs execute; a context manager that stops what still runs at its end."""
 
+    lasting: bool  # whether runs go on when the launcher is gone
+
     @property
     def width(self) -> int:
         """How many runs go on side by side."""
@@ -61,6 +64,9 @@ class Launcher(Protocol):
 
     def poll(self, timeout: float) -> list[Outcome]:
         """Return what ended; waits up to `timeout` seconds for the first."""
+
+    def notices(self) -> list[str]:
+        """Return what the user should know, since this was last asked."""
 
     def __enter__(self) -> "Launcher": ...
 
@@ -81,7 +87,9 @@ def try_lock(file: IO[Any], kind: int) -> bool:
     except BlockingIOError:
         return False
     except OSError as error:
-        raise OSError(error.errno, f"cannot lock it, and without locks runs could be done twice ({error.strerror})", file.name) from error
+        raise OSError(
+            error.errno, f"cannot lock it, and without locks runs could be done twice ({error.strerror})", file.name
+        ) from error
     return True
 
 
@@ -160,6 +168,10 @@ class Glance(NamedTuple):
     provenance: dict[str, Any]
     reason: str
 
+    def stage(self) -> str:
+        """Say how far a run is; empty if it has not begun its first task."""
+        return f"task {min(self.stages + 1, self.tasks)} of {self.tasks}" if self.tasks else ""
+
 
 def stamp(path: Path) -> int | None:
     """Return a number that changes whenever the file is written anew; None if it is not there."""
@@ -167,7 +179,7 @@ def stamp(path: Path) -> int | None:
         status = path.stat()
     except FileNotFoundError:
         return None
-    return status.st_mtime_ns * 64 + status.st_ino % 64
+    return status.st_mtime_ns ^ status.st_ino
 
 
 def glance(path: Path) -> Glance | None:
@@ -176,16 +188,14 @@ def glance(path: Path) -> Glance | None:
     return None if seen is None else _glance(path, seen)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _glance(path: Path, seen: int) -> Glance | None:
     try:
         record = records.read_record(path)
     except (FileNotFoundError, ValueError):
         return None
     tasks = len(record.get("task_sizes") or ())
-    return Glance(
-        record["status"], record["args"], len(record["class_il"]), tasks, record["provenance"], record.get("reason", "")
-    )
+    return Glance(record["status"], record["args"], len(record["class_il"]), tasks, record["provenance"], record.get("reason", ""))
 
 
 def is_alive(seen: Glance, folder: Path) -> bool:
@@ -210,7 +220,7 @@ def settled(job: Job) -> Outcome | None:
         return None
     if seen.status == "running" and is_alive(seen, path.parent):
         return Outcome(job.argv, ELSEWHERE, f"running elsewhere (pid {seen.provenance['pid']})")
-    outcomes = {"done": Outcome(job.argv, 0, ""), "failed": Outcome(job.argv, 1, f"error: {seen.reason}")}
+    outcomes = {"done": Outcome(job.argv, 0, BY_ANOTHER), "failed": Outcome(job.argv, 1, f"error: {seen.reason}")}
     return outcomes.get(seen.status)
 
 
@@ -261,6 +271,6 @@ def _pin(argv: tuple[str, ...], device: str) -> tuple[str, ...]:
 
 
 __all__ = [
-    "ELSEWHERE", "INTERRUPTED", "Claim", "Glance", "Job", "Launcher", "Outcome", "claimed", "execute", "glance", "holders",
-    "is_alive", "locked", "perform", "settled", "stamp", "try_lock",
+    "BY_ANOTHER", "ELSEWHERE", "INTERRUPTED", "Claim", "Glance", "Job", "Launcher", "Outcome", "claimed", "execute", "glance",
+    "holders", "is_alive", "locked", "perform", "settled", "stamp", "try_lock",
 ]  # fmt: skip

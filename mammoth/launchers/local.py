@@ -102,6 +102,8 @@ class Pool:
         command: what starts a worker; its parent's pid and device are appended.
     """
 
+    lasting = False
+
     def __init__(self, devices: Sequence[str], threads: int = 1, command: Sequence[str] = WORKER) -> None:
         self.devices = tuple(devices)
         self.threads = threads
@@ -109,6 +111,7 @@ class Pool:
         self._waiting: deque[Job] = deque()
         self._workers: dict[int, Worker] = {}
         self._tried: set[tuple[str, ...]] = set()
+        self._notices: list[str] = []
 
     @property
     def width(self) -> int:
@@ -134,6 +137,7 @@ class Pool:
         listening: dict[Any, int] = {worker.process.stdout: slot for slot, worker in self._workers.items() if worker.job}
         if not listening:
             time.sleep(timeout)
+            return []
         outcomes = [self._receive(listening[stream]) for stream in wait(list(listening), timeout)]
         self._hand_out()
         return [outcome for outcome in outcomes if outcome is not None]
@@ -161,8 +165,14 @@ class Pool:
         if job.argv in self._tried:
             return Outcome(job.argv, 1, f"error: its process was killed ({signal.Signals(-status).name}), twice")
         self._tried.add(job.argv)
+        self._notices.append(f"killed ({signal.Signals(-status).name}), trying it again: {job.log.parent.name}")
         self._waiting.append(job)
         return None
+
+    def notices(self) -> list[str]:
+        """Return what the user should know, since this was last asked."""
+        told, self._notices = self._notices, []
+        return told
 
     def __enter__(self) -> "Pool":
         return self

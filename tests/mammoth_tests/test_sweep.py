@@ -35,6 +35,7 @@ class Here:
     """A launcher that does runs in this process, one after the other."""
 
     width = 1
+    lasting = False
 
     def __init__(self, ran):
         self.ran, self.waiting = ran, []

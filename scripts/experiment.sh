@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# One experiment: the runs that are not done yet, then its table. `bash scripts/experiment.sh NAME [flags of mammoth.sweep]`
+if [ $# = 0 ]; then echo "error: usage: bash scripts/experiment.sh NAME [--seeds 0:3] [--jobs 2] [--only pvbf,er_ace]" >&2; exit 2; fi
+. "$(dirname "$0")/setup.sh" requirements.txt
+file="experiments/$1.yaml"
+shift
+status=0
+.venv/bin/python -m mammoth.sweep run "$file" "$@" || status=$?
+if [ "$status" -gt 1 ]; then exit "$status"; fi # wrong input, or interrupted
+echo
+.venv/bin/python -m mammoth.report tables "$file"
+exit "$status"
