@@ -212,7 +212,7 @@ class Sweep:
             wait: also for those that somebody else has in hand, and for a cluster.
         """
         self.tell()
-        while self.launcher.busy and (wait or not self.launcher.lasting) or (wait and self._elsewhere):
+        while (self.launcher.busy and (wait or not self.launcher.lasting)) or (wait and self._elsewhere):
             for outcome in self.launcher.poll(1.0):
                 self._take(self._by_argv[outcome.argv], outcome)
             self.tell()

@@ -9,4 +9,4 @@ esac
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
 .venv/bin/mypy
-.venv/bin/python -m pytest "${select[@]}"
+OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n "$(nproc)" "${select[@]}"

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mammoth import settings
+from mammoth import settings, sweep
+from mammoth.report import __main__ as report
 from mammoth.report import documents
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -56,3 +57,18 @@ def test_equations_cited_in_pvbf_exist():
     cited = {int(number) for part in re.findall(r"[Ee]qs?\. ([\d, and-]+)", source) for number in re.findall(r"\d+", part)}
     assert cited <= set(range(1, 14))
     assert {1, 3, 4, 5, 6, 7, 9, 10, 13} <= cited
+
+
+def test_the_sweep_of_the_documentation_runs(tmp_path, capsys):
+    """docs/sweeps.md: the file as printed, run for one seed, then its table and its figure."""
+    text = (ROOT / "docs" / "sweeps.md").read_text(encoding="utf-8")
+    block = re.search(r"```yaml\n(.*?)```", text, re.DOTALL)
+    assert block is not None
+    path = tmp_path / "my_sweep.yaml"
+    path.write_text(f"results: {tmp_path}/rows.csv\n{block[1]}", encoding="utf-8")
+    flags = ("--flags", f"--base_path {tmp_path} --device cpu --debug_mode 1", "--jobs", "1")
+    assert sweep.main(["run", str(path), "--seeds", "0:1", *flags]) == 0
+    assert report.main(["tables", str(path)]) == 0
+    assert "PVBF, lr 0.1" in capsys.readouterr().out
+    assert report.main(["figures", str(path), "--output", str(tmp_path / "curves.png")]) == 0
+    assert (tmp_path / "curves.png").stat().st_size > 5000
