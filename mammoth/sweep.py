@@ -21,7 +21,7 @@ from mammoth import records, results, settings
 from mammoth.estimates import Estimates, duration
 from mammoth.experiments import Cell, Experiment, load_experiment, parse_seeds
 from mammoth.launchers import local, slurm
-from mammoth.launchers.jobs import BY_ANOTHER, ELSEWHERE, Job, Launcher, Outcome, claimed, glance, is_alive, locked, stamp
+from mammoth.launchers.jobs import BY_ANOTHER, ELSEWHERE, Job, Launcher, Outcome, claimed, glance, is_alive, latest, locked, stamp
 from mammoth.launchers.live import Live
 from mammoth.launchers.signals import stop_signals
 from models import get_model_class
@@ -67,20 +67,20 @@ class Run:
 
     def job(self) -> Job:
         """Return what a launcher is given."""
-        return Job(self.argv, self.folder / "log.txt", stamp(self.record_path))
+        return Job(self.argv, self.folder / "log.txt", stamp(self.folder))
 
     def state(self) -> str:
         """Say how it stands: one of `STATES` but `queued`. Stale: done by other code than today's."""
         if claimed(self.folder):
             return "running"
-        seen = glance(self.record_path)
-        if seen is None:
+        last, record = latest(self.folder), glance(self.record_path)
+        if last is None:
             return "missing"
-        if seen.status == "done" and seen.provenance.get("source_digest") != digest_for(self.args):
-            return "stale"
-        if seen.status == "running" and not is_alive(seen, self.folder):
-            return "interrupted"
-        return seen.status
+        if last.status == "running" and is_alive(last, self.folder):
+            return "running"
+        if record and record.status == "done" and record.provenance.get("source_digest") == digest_for(self.args):
+            return "done"
+        return {"done": "stale", "running": "interrupted"}.get(last.status, last.status)
 
 
 def look(runs: Sequence[Run]) -> list[tuple[Run, Job, str]]:
@@ -157,10 +157,14 @@ def collect(experiment: Experiment, runs: Iterable[Run]) -> Path:
     """Bring the rows of all runs that are done into the experiment's CSV file, which a lock guards; returns its path."""
     runs = list(runs)
     path = results_path(experiment, runs[0])
-    found = [(run, run.record()) for run in runs]
-    rows = [results.row_of(record, run.cell.row, run.cell.column) for run, record in found if record and record["status"] == "done"]
+    found = [(record, run.cell) for run in runs if (record := run.record()) and record["status"] == "done"]
+    rows = [results.row_of(record, cell.row, cell.column) for record, cell in found]
+    variations = [entry for record, cell in found if (entry := results.variation_of(record, cell.row, cell.column))]
     with locked(path):
         results.write_rows(path, results.merge(results.read_rows(path), rows))
+        if variations:
+            beside = results.variation_path(path)
+            results.write_variation(beside, results.merge(results.read_variation(beside), variations))
     return path
 
 
@@ -245,7 +249,7 @@ class Sweep:
             del self._elsewhere[run.args.run_id]
             if state in ("done", "failed"):
                 self._open[run.args.run_id] = run
-                seen = glance(run.record_path)
+                seen = latest(run.folder)
                 reason = seen.reason if seen and state == "failed" else BY_ANOTHER
                 self._take(run, Outcome(run.argv, int(state == "failed"), reason))
             else:
@@ -269,7 +273,7 @@ class Sweep:
         return lines + [self._line(self._open[run_id], seconds) for run_id, seconds in elapsed.items() if run_id in self._open]
 
     def _line(self, run: Run, elapsed: float) -> str:
-        seen, expected = glance(run.record_path), duration(self.estimates.seconds(run.args))
+        seen, expected = latest(run.folder), duration(self.estimates.seconds(run.args))
         stage = seen.stage() if seen and seen.status == "running" else ""
         return f"  {run.name:40} {duration(elapsed):>8} of {expected:8} {stage}"
 

@@ -19,6 +19,7 @@ from mammoth import records
 INTERRUPTED = 130
 ELSEWHERE = 75  # EX_TEMPFAIL: another process has this run
 BY_ANOTHER = "done elsewhere"
+RECORDS = ("record.json", "rerun.json")
 
 
 class Outcome(NamedTuple):
@@ -35,7 +36,7 @@ class Job(NamedTuple):
     Args:
         argv: the words after `main.py`.
         log: where its output goes; its folder is the run's.
-        seen: `stamp` of the record when the run was decided on; if it has changed since, somebody else was here.
+        seen: `stamp` of the run's folder when the run was decided on; if it has changed since, somebody else was here.
     """
 
     argv: tuple[str, ...]
@@ -173,8 +174,13 @@ class Glance(NamedTuple):
         return f"task {min(self.stages + 1, self.tasks)} of {self.tasks}" if self.tasks else ""
 
 
-def stamp(path: Path) -> int | None:
-    """Return a number that changes whenever the file is written anew; None if it is not there."""
+def stamp(folder: Path) -> int | None:
+    """Return a number that changes whenever a run's record is written anew; None if there is none."""
+    stamps = [_stamp(folder / name) for name in RECORDS]
+    return None if stamps == [None, None] else sum(number or 0 for number in stamps)
+
+
+def _stamp(path: Path) -> int | None:
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -182,9 +188,14 @@ def stamp(path: Path) -> int | None:
     return status.st_mtime_ns ^ status.st_ino
 
 
+def latest(folder: Path) -> Glance | None:
+    """Return what the last attempt at a run says: the record, or the rerun that may replace one of older code."""
+    return glance(folder / "rerun.json") or glance(folder / "record.json")
+
+
 def glance(path: Path) -> Glance | None:
     """Return what a record says, if there is a whole one."""
-    seen = stamp(path)
+    seen = _stamp(path)
     return None if seen is None else _glance(path, seen)
 
 
@@ -214,11 +225,11 @@ def settled(job: Job) -> Outcome | None:
 
     To be asked by who holds the claim, or when nobody does.
     """
-    path = job.log.with_name("record.json")
-    seen = glance(path)
-    if seen is None or stamp(path) == job.seen:
+    folder = job.log.parent
+    seen = latest(folder)
+    if seen is None or stamp(folder) == job.seen:
         return None
-    if seen.status == "running" and is_alive(seen, path.parent):
+    if seen.status == "running" and is_alive(seen, folder):
         return Outcome(job.argv, ELSEWHERE, f"running elsewhere (pid {seen.provenance['pid']})")
     outcomes = {"done": Outcome(job.argv, 0, BY_ANOTHER), "failed": Outcome(job.argv, 1, f"error: {seen.reason}")}
     return outcomes.get(seen.status)
@@ -272,5 +283,5 @@ def _pin(argv: tuple[str, ...], device: str) -> tuple[str, ...]:
 
 __all__ = [
     "BY_ANOTHER", "ELSEWHERE", "INTERRUPTED", "Claim", "Glance", "Job", "Launcher", "Outcome", "claimed", "execute", "glance",
-    "holders", "is_alive", "locked", "perform", "settled", "stamp", "try_lock",
+    "holders", "is_alive", "latest", "locked", "perform", "settled", "stamp", "try_lock",
 ]  # fmt: skip

@@ -8,8 +8,10 @@ import sys
 
 import pytest
 
+from mammoth.experiments import load_experiment
 from mammoth.launchers import jobs
 from mammoth.launchers.jobs import ELSEWHERE, Claim, Job, Outcome, claimed, perform, settled, stamp
+from mammoth.sweep import plan
 
 HOLD = """
 import sys, time
@@ -39,16 +41,16 @@ def ran(monkeypatch):
     return argvs
 
 
-def write(folder, status, **provenance):
+def write(folder, status, name="record.json", **provenance):
     """Write a record of this status, by this process unless said otherwise."""
     by = {"host": platform.node(), "pid": os.getpid(), **provenance}
     content = {"schema": 1, "status": status, "args": {}, "class_il": [], "provenance": by, "reason": "nan"}
-    (folder / "record.json").write_text(json.dumps(content))
+    (folder / name).write_text(json.dumps(content))
 
 
 def job(folder):
     """Return a job in this folder, decided on now."""
-    return Job(("--seed", "0"), folder / "log.txt", stamp(folder / "record.json"))
+    return Job(("--seed", "0"), folder / "log.txt", stamp(folder))
 
 
 def test_a_claim_is_one_process_at_a_time(tmp_path, holder):
@@ -105,6 +107,23 @@ def test_a_run_by_hand_is_left_alone_while_it_lives(tmp_path, ran):
     write(tmp_path, "running", pid=2**22 + 1)
     assert perform(decided).status == 0
     assert len(ran) == 1
+
+
+def test_a_rerun_of_a_stale_record_counts_as_the_run(tmp_path, experiment, monkeypatch):
+    """Beside a record of older code, `rerun.json` says how the new attempt stands."""
+    (run,) = plan(load_experiment(experiment(seeds=1)), only="sgd")
+    run.folder.mkdir(parents=True)
+    write(run.folder, "done", source_digest="older")
+    assert run.state() == "stale"
+    decided = run.job()
+    for pid, state in ((os.getppid(), "running"), (2**22 + 1, "interrupted")):
+        write(run.folder, "running", "rerun.json", pid=pid)
+        assert run.state() == state
+    write(run.folder, "failed", "rerun.json")
+    assert run.state() == "failed"
+    assert settled(decided) == Outcome(run.argv, 1, "error: nan")
+    monkeypatch.setattr("mammoth.sweep.digest_for", lambda args: "older")
+    assert run.state() == "done"
 
 
 def test_a_killed_worker_on_another_machine_does_not_block(tmp_path):
