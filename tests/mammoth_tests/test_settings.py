@@ -99,6 +99,7 @@ def test_protocol_sections_of_a_method(resolve):
         1,
         1,
         "joint",
+        "separate",
     )
 
 
@@ -348,6 +349,7 @@ def test_run_id_differs_by_any_method_flag(method, flag, action):
         "all",
         "cosine",
         "joint",
+        "separate",
         "offline",
         "eval",
     ]
@@ -416,8 +418,9 @@ def cifar_folder(tmp_path_factory) -> Path:
 
 def one_step(go, cifar_folder, method, path, *words):
     """Run two tasks of one step each of a method on a config, two images a batch."""
-    replays = "minibatch_size" in settings.actions_by_name(settings.resolve(["--model", method, "--help"]).parser)
-    memory = ("--buffer_size", "4", "--minibatch_size", "2") if replays else ()
+    known = settings.actions_by_name(settings.resolve(["--model", method, "--help"]).parser)
+    sizes = {"buffer_size": "40", "minibatch_size": "2", "fitting_epochs": "1"}
+    memory = tuple(word for name, size in sizes.items() if name in known for word in (f"--{name}", size))
     where = ("--results_path", "results")
     (cifar_folder / "results").mkdir(exist_ok=True)
     return go(

@@ -119,14 +119,14 @@ def test_another_seed_is_another_run(method, train):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_uneven_tasks_one_image_a_step_and_a_tiny_memory(method, train, tmp_path):
-    """Tasks of 1, 4 and 2 classes, batches of one image, a memory smaller than a replay batch."""
-    facts = {"N_TASKS": 3, "N_CLASSES_PER_TASK": [1, 4, 2]}
+    """Tasks of 1, 4 and 5 classes, batches of one image, a memory smaller than a replay batch."""
+    facts = {"N_TASKS": 3, "N_CLASSES_PER_TASK": [1, 4, 5]}
     flags = {"protocol": "online", "backbone": "mnistmlp", "batch_size": 1, "n_epochs": 1, "lr": 0.1, "eval_classes": "all"}
     (tmp_path / "uneven.yaml").write_text(yaml.safe_dump({**facts, **flags}))
     memory = sizes(method, 3, 10) if method in REPLAYING else ()
     words = ("--model", method, "--dataset_config", str(tmp_path / "uneven.yaml"), "--n_iters", "8", *memory)
     model, record, losses = train(*words)
-    assert record["task_sizes"] == [1, 4, 2]
+    assert record["task_sizes"] == [1, 4, 5]
     assert [len(row) for row in record["class_il"]] == ([3] if record["joint"] else [1, 2, 3])
     assert all(math.isfinite(float(value)) for step in losses for value in step.values())
     if method in REPLAYING:
