@@ -72,3 +72,8 @@ def test_the_sweep_of_the_documentation_runs(tmp_path, capsys):
     assert "PVBF, lr 0.1" in capsys.readouterr().out
     assert report.main(["figures", str(path), "--output", str(tmp_path / "curves.png")]) == 0
     assert (tmp_path / "curves.png").stat().st_size > 5000
+
+
+def test_figures_in_documents_are_up_to_date():
+    """The committed figures show what the committed rows give now."""
+    assert report.main(["figures", "--check"]) == 0

@@ -99,7 +99,6 @@ def test_protocol_sections_of_a_method(resolve):
         1,
         1,
         "joint",
-        "separate",
     )
 
 
