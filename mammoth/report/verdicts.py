@@ -5,13 +5,13 @@ import math
 from mammoth.report.stats import Interval
 from mammoth.report.targets import Target
 
-MATCH, CLOSE, SHARP = 1.0, 3.0, 2.0  # points of accuracy
+MATCH, CLOSE, SHARP, WIDE = 1.0, 3.0, 2.0, 5.0  # points of accuracy
 
 
 def verdict(ours: Interval | None, paper: Target | None, planned: int) -> str:
     """Judge a cell.
 
-    `match`: within 1 point, or within both half-widths in quadrature while ours is at most 2 points. `close`: within 3 points.
+    `match`: within 1 point (unless our half-width exceeds 5: then a mean that is near is luck), or within both half-widths in quadrature while ours is at most 2 points. `close`: within 3 points.
     `differs`: further off. `undecided (n)`: one run only, or an interval too wide to tell. `not run (0/planned)`, and `cited` for a
     number that the paper took from elsewhere and we did not run.
 
@@ -27,7 +27,7 @@ def verdict(ours: Interval | None, paper: Target | None, planned: int) -> str:
         return f"undecided ({ours.n})"
     gap = abs(ours.mean - paper.mean)
     together = math.hypot(ours.half_width, paper.half_width or 0.0)
-    if gap <= MATCH or (gap <= together and ours.half_width <= SHARP):
+    if (gap <= MATCH and ours.half_width <= WIDE) or (gap <= together and ours.half_width <= SHARP):
         return "match"
     if gap <= together:
         return f"undecided ({ours.n})"
