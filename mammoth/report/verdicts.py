@@ -12,8 +12,9 @@ def verdict(ours: Interval | None, paper: Target | None, planned: int) -> str:
     """Judge a cell.
 
     `match`: within 1 point (unless our half-width exceeds 5: then a mean that is near is luck), or within both half-widths in
-    quadrature while ours is at most 2 points. `close`: within 3 points. `differs`: further off. `undecided (n)`: one run only, or an
-    interval too wide to tell. `not run (0/planned)`, and `cited` for a number that the paper took from elsewhere and we did not run.
+    quadrature while ours is at most 2 points. `close`: within 3 points. `differs`: further off. `undecided (n)`: one run only,
+    or an interval too wide to tell. `not run (0/planned)`, and `cited` for a number that the paper took from elsewhere and that
+    we did not run.
 
     Args:
         ours: our mean and half-width, None if not run; paper: the paper's, None if it has none (then: no verdict, "").
