@@ -4,11 +4,14 @@
 """
 
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from datasets.utils.continual_dataset import ContinualDataset
+from utils.augmentations import BatchTransform
 from utils.registry import Registry, canonical, nearest
 from utils.yaml_files import ROOT, config_names, read_yaml
 
@@ -74,7 +77,37 @@ def read_config(dataset: str, config: str | None) -> tuple[dict[str, Any], dict[
     unknown = [key for key in facts if key not in FACTS]
     if unknown:
         raise ValueError(f"{path}: unknown key {unknown[0]!r}; a benchmark's facts are {', '.join(FACTS)}")
+    for key, value in facts.items():
+        _check_fact(path, key, value)
+    size = facts.get("SIZE", get_dataset_class(dataset).SIZE)
+    for key in facts.keys() & {"TRANSFORM", "TEST_TRANSFORM"}:
+        _check_transform(path, key, facts[key], size)
     return facts, {key: value for key, value in content.items() if key not in facts}
+
+
+def _check_fact(path: Path, key: str, value: Any) -> None:
+    """Raise ValueError, naming file and key, for a fact of the wrong kind."""
+    entries = value if isinstance(value, list) else [value]
+    whole = bool(entries) and all(isinstance(entry, int) and not isinstance(entry, bool) and entry > 0 for entry in entries)
+    if key in ("N_TASKS", "N_CLASSES") and not (whole and isinstance(value, int)):
+        raise ValueError(f"{path}: {key}: {value!r} is not a whole number above 0")
+    if key == "N_CLASSES_PER_TASK" and not whole:
+        raise ValueError(f"{path}: {key}: {value!r} is neither a whole number above 0 nor a list of them, one a task")
+    if key == "SIZE" and not (whole and len(entries) == 3):
+        raise ValueError(f"{path}: {key}: {value!r} is not [height, width, channels]")
+
+
+def _check_transform(path: Path, key: str, value: Any, size: Sequence[int]) -> None:
+    """Try a transform on two black images of the benchmark's size. Raises ValueError, naming file and key, if that fails."""
+    if not isinstance(value, list) or not all(isinstance(spec, str | dict) for spec in value):
+        raise ValueError(f"{path}: {key}: expected a list of names or {{name: {{argument: value}}}}, found {value!r}")
+    try:
+        images = torch.zeros(2, size[2], size[0], size[1], dtype=torch.uint8)
+        found = BatchTransform(value, "trial")(images).shape  # a stream of its own: a trial shifts no draw of a run
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"{path}: {key}: {str(error).splitlines()[0]}") from error
+    if found != images.shape:
+        raise ValueError(f"{path}: {key}: it gives {list(found[1:])} (channels, height, width), not {list(images.shape[1:])}")
 
 
 def get_dataset(args: Namespace) -> ContinualDataset:

@@ -43,7 +43,9 @@ def _run(resolved: "settings.Settings", argv: list[str]) -> int:  # type: ignore
     except (TrainingDiverged, OSError) as error:
         return _complain(error, 1)
     except KeyboardInterrupt:
-        return _complain("interrupted; the record keeps the tasks done so far", 130)
+        return _complain(
+            "interrupted; the record keeps the tasks that were done, and the same command starts again from the first", 130
+        )
     print(summary(record.content, str(record.path)))
     return 0
 

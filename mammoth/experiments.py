@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from utils.registry import nearest
-from utils.yaml_files import read_yaml
+from utils.yaml_files import ROOT, read_yaml
 
 KEYS = ("title", "seeds", "results", "common", "columns", "rows", "grid", "paper")
 NO_FLAGS = ("label", "columns", "reference")
@@ -61,7 +61,8 @@ def load_experiment(path: Path) -> Experiment:
         ValueError: an unknown key, a row without a label or model, a column that is not there; names file and key.
     """
     if not path.is_file():
-        raise ValueError(f"{path}: no such file; there are: {', '.join(map(str, sorted(path.parent.glob('*.yaml'))))}")
+        there = sorted(file.relative_to(ROOT) for file in (ROOT / "experiments").glob("*.yaml"))
+        raise ValueError(f"{path}: no such file; there are: {', '.join(map(str, there))}")
     content = read_yaml(path)
     for key in content:
         if key not in KEYS:

@@ -169,7 +169,10 @@ def choose(argv: list[str]) -> Choice:
     protocol = flags.pop("protocol", "offline")
     backbone = asked.backbone or flags.get("backbone")
     if backbone is None:
-        raise ValueError(f"--backbone is missing: {name} names none")
+        raise ValueError(
+            f"--backbone is missing: {config_path(name, asked.dataset_config)} names none "
+            "(a config stands alone: it takes nothing over from the default one)"
+        )
     return Choice(
         model, dataset, name, asked.dataset_config, asked.model_config, backbone, protocol, facts, flags, asked.buffer_size, notices
     )

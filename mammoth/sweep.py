@@ -12,7 +12,7 @@ import sys
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,13 @@ class Run:
     seed: int
     argv: tuple[str, ...]
     args: Namespace
+    published: str = ""  # source digest of its committed row, if there is one
+
+    def _published_state(self) -> str:
+        """Say how a run without a record stands: its committed row counts, as on a fresh clone."""
+        if not self.published or self.record_path.exists():
+            return "missing"
+        return "done" if self.published == digest_for(self.args) else "stale"
 
     @property
     def name(self) -> str:
@@ -57,6 +64,10 @@ class Run:
     def folder(self) -> Path:
         """Where its record, log and claim are."""
         return self.record_path.parent
+
+    def is_own(self, experiment: Experiment) -> bool:
+        """Whether it is what the experiment's file asks for; `--flags` may have made another run of it."""
+        return _resolved(experiment, self.cell, self.seed, ()).args.run_id == self.args.run_id
 
     def record(self) -> dict[str, Any] | None:
         """Return its record, if there is a whole one."""
@@ -75,12 +86,19 @@ class Run:
             return "running"
         last, record = latest(self.folder), glance(self.record_path)
         if last is None:
-            return "missing"
+            return self._published_state()
         if last.status == "running" and is_alive(last, self.folder):
             return "running"
         if record and record.status == "done" and record.provenance.get("source_digest") == digest_for(self.args):
             return "done"
         return {"done": "stale", "running": "interrupted"}.get(last.status, last.status)
+
+
+def published_digests(experiment: Experiment) -> dict[str, str]:
+    """Return the source digest of each run whose row is committed, by run id."""
+    if experiment.results is None:
+        return {}
+    return {row["run_id"]: row["source_digest"] for row in results.read_rows(experiment.results)}
 
 
 def look(runs: Sequence[Run]) -> list[tuple[Run, Job, str]]:
@@ -128,11 +146,24 @@ def plan(
     if not cells:
         raise ValueError(f"--columns {columns}: no such column in {experiment.name}; there are: {', '.join(experiment.columns)}")
     runs = [_resolved(experiment, cell, seed, extra) for cell in cells for seed in seeds or experiment.seeds]
+    digests = published_digests(experiment)
+    runs = [replace(run, published=digests.get(run.args.run_id, "")) for run in runs]
     runs = [run for run in runs if not wanted or {run.args.model, canonical(run.cell.row)} & wanted]
     if not runs:
         known = sorted({run_model(cell) for cell in experiment.cells} | set(experiment.rows))
         raise ValueError(f"--only {only}: no such method in {experiment.name}; there are: {', '.join(known)}")
     return runs
+
+
+def own_rows(experiment: Experiment, rows: Sequence[results.Row]) -> list[results.Row]:
+    """Return the rows that the experiment's own command lines gave; one whose cell has changed since, or is gone, is left out.
+
+    Raises:
+        ValueError: a command line that is wrong; names the row.
+    """
+    cells = {(cell.row, cell.column): cell for cell in experiment.cells}
+    asked = [(row, cells.get((row["row"], row["column"]))) for row in rows]
+    return [row for row, cell in asked if cell and _resolved(experiment, cell, int(row["seed"]), ()).args.run_id == row["run_id"]]
 
 
 def _resolved(experiment: Experiment, cell: Cell, seed: int, extra: tuple[str, ...]) -> Run:
@@ -157,6 +188,7 @@ def collect(experiment: Experiment, runs: Iterable[Run]) -> Path:
     """Bring the rows of all runs that are done into the experiment's CSV file, which a lock guards; returns its path."""
     runs = list(runs)
     path = results_path(experiment, runs[0])
+    runs = [run for run in runs if run.is_own(experiment)]
     found = [(record, run.cell) for run in runs if (record := run.record()) and record["status"] == "done"]
     rows = [results.row_of(record, cell.row, cell.column) for record, cell in found]
     variations = [entry for record, cell in found if (entry := results.variation_of(record, cell.row, cell.column))]
@@ -305,6 +337,9 @@ def execute(
     elsewhere = f", {len(in_hand)} running elsewhere" if in_hand else ""
     with Live(sys.stdout) as live:
         live.say(f"{experiment.title}: {len(runs)} runs, {skipped} skipped{elsewhere}, {len(todo)} to do")
+        foreign = sum(not run.is_own(experiment) for run, _ in todo)
+        if foreign:
+            live.say(f"--flags makes other runs of {foreign} of them: they are recorded, but their rows stay out of the table")
         sweep = Sweep(experiment, runs, launcher, live)
         try:
             with stop_signals(), launcher:

@@ -65,8 +65,8 @@ def test_the_sweep_of_the_documentation_runs(tmp_path, capsys):
     block = re.search(r"```yaml\n(.*?)```", text, re.DOTALL)
     assert block is not None
     path = tmp_path / "my_sweep.yaml"
-    path.write_text(f"results: {tmp_path}/rows.csv\n{block[1]}", encoding="utf-8")
-    flags = ("--flags", f"--base_path {tmp_path} --device cpu --debug_mode 1", "--jobs", "1")
+    path.write_text(f"results: {tmp_path}/rows.csv\n{block[1]}".replace("common: {", "common: {debug_mode: 1, "), encoding="utf-8")
+    flags = ("--flags", f"--base_path {tmp_path} --device cpu", "--jobs", "1")
     assert sweep.main(["run", str(path), "--seeds", "0:1", *flags]) == 0
     assert report.main(["tables", str(path)]) == 0
     assert "PVBF, lr 0.1" in capsys.readouterr().out

@@ -22,7 +22,7 @@ from mammoth.report.figures import curves, variation_drawings
 from mammoth.report.page import experiment_section, write_page
 from mammoth.report.tables import FORMATS, build
 from mammoth.results import Row
-from mammoth.sweep import plan, results_path
+from mammoth.sweep import own_rows, plan, results_path
 from utils.args import Parser, one_of
 from utils.yaml_files import ROOT
 
@@ -69,7 +69,7 @@ def _one(path: Path) -> tuple[Experiment, list[Row], Path]:
     """Return an experiment, its rows and where they are, published or not."""
     experiment = load_experiment(path)
     source = experiment.results or results_path(experiment, plan(experiment)[0])
-    rows = results.read_rows(source)
+    rows = own_rows(experiment, results.read_rows(source))
     if not rows:
         raise ValueError(f"no runs in {source} yet: python -m mammoth.sweep run {path}")
     return experiment, rows, source

@@ -7,6 +7,7 @@ from mammoth import results
 from mammoth.experiments import Experiment, load_experiment
 from mammoth.report.claims import Evidence
 from mammoth.results import Row
+from mammoth.sweep import own_rows
 from utils.yaml_files import ROOT
 
 
@@ -34,7 +35,9 @@ def read(path: Path) -> Published:
     if experiment.results is None:
         raise ValueError(f"{path}: needs `results:`, a file that is committed")
     source = ROOT / experiment.results
-    return Published(experiment, results.read_rows(source), results.read_variation(results.variation_path(source)))
+    return Published(
+        experiment, own_rows(experiment, results.read_rows(source)), results.read_variation(results.variation_path(source))
+    )
 
 
 def all_published() -> list[Published]:

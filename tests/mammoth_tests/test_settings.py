@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 import yaml
 
 import datasets
@@ -476,3 +477,39 @@ def test_every_methods_file_resolves_whole(path, resolve):
 def test_every_methods_file_belongs_to_a_method():
     """No YAML file of a method that does not exist."""
     assert {path.stem.replace("_", "-") for path in settings.MODEL_CONFIGS.glob("*.yaml")} <= set(METHODS)
+
+
+@pytest.mark.parametrize(
+    ("fact", "says"),
+    [
+        ({"N_TASKS": "two"}, "N_TASKS: 'two'"),
+        ({"N_CLASSES": True}, "N_CLASSES: True"),
+        ({"N_CLASSES_PER_TASK": [2, "a"]}, "N_CLASSES_PER_TASK"),
+        ({"SIZE": [8, 8]}, "SIZE"),
+        ({"TRANSFORM": [3]}, "TRANSFORM"),
+        ({"TRANSFORM": [{"RandomCrop": {"size": "x"}}]}, "TRANSFORM"),
+        ({"TRANSFORM": [{"RandomHorizontalFlip": {"p": "q"}}]}, "TRANSFORM"),
+        ({"TEST_TRANSFORM": [{"Normalize": {"mean": 0.5, "std": 1}}]}, "TEST_TRANSFORM"),
+        ({"TRANSFORM": [{"Normalize": {"mean": [0.1, 0.2], "std": [1, 1]}}]}, "not [1, 8, 8]"),
+    ],
+    ids=str,
+)
+def test_a_fact_of_the_wrong_kind_names_file_and_key(fact, says, tmp_path, resolve):
+    """A config of one's own: a ValueError of one line, before anything is built."""
+    write(tmp_path / "own.yaml", {"protocol": "online", "backbone": "mnistmlp", "batch_size": 10, "n_epochs": 1, **fact})
+    with pytest.raises(ValueError, match=r"own\.yaml") as caught:
+        resolve("--model", "er", "--dataset_config", str(tmp_path / "own.yaml"), "--buffer_per_class", "5", "--lr", "1")
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_trying_a_transform_shifts_no_draw(tmp_path):
+    """Reading a config, which tries its transforms, leaves the run's generators where they were."""
+    from utils import randomness
+
+    expected = randomness.start(0).generator("augmentation").get_state()
+    randomness.start(0)
+    before = torch.get_rng_state()
+    datasets.read_config("seq-cifar10", "default")
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(randomness.generator("augmentation").get_state(), expected)

@@ -354,3 +354,50 @@ def test_a_real_process_runs_a_command_line(tmp_path):
     assert bad.status == 2
     assert bad.message.startswith("error: ")
     assert "sgdd" in bad.message
+
+
+# -- whose rows a table may hold -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def er_alone(tmp_path):
+    """Return (experiment's file, its rows' file, flags that leave the run what it is)."""
+    path, rows = tmp_path / "alone.yaml", tmp_path / "rows.csv"
+    path.write_text(
+        f"seeds: 1\nresults: {rows}\ncommon: {{dataset: seq-digits, debug_mode: 1}}\nrows:\n  - {{label: ER, model: er}}\n",
+        encoding="utf-8",
+    )
+    return path, rows, f"--base_path {tmp_path} --device cpu --threads 1"
+
+
+def test_flags_that_make_another_run_leave_the_rows_alone(er_alone, capsys):
+    """The very row stands, the sweep says so, and the other run has its record."""
+    path, rows, flags = er_alone
+    assert sweep.main(["run", str(path), "--jobs", "1", "--flags", flags]) == 0
+    before = rows.read_text(encoding="utf-8")
+    capsys.readouterr()
+    assert sweep.main(["run", str(path), "--jobs", "1", "--flags", f"{flags} --lr 0.5"]) == 0
+    assert "stay out of the table" in capsys.readouterr().out
+    assert rows.read_text(encoding="utf-8") == before
+    assert len(list((path.parent / "results" / "records").iterdir())) == 2
+
+
+def test_a_row_whose_cell_has_changed_since_is_left_out(er_alone):
+    """The label is the same, the run is not."""
+    path, rows, flags = er_alone
+    assert sweep.main(["run", str(path), "--jobs", "1", "--flags", flags]) == 0
+    read = sweep.results.read_rows(rows)
+    assert sweep.own_rows(sweep.load_experiment(path), read) == read
+    path.write_text(path.read_text(encoding="utf-8").replace("model: er}", "model: er, lr: 0.5}"), encoding="utf-8")
+    assert sweep.own_rows(sweep.load_experiment(path), read) == []
+
+
+def test_a_committed_row_counts_without_its_record(er_alone, tmp_path, monkeypatch):
+    """On a fresh clone there are rows but no records: done with today's code, stale with another."""
+    path, _, flags = er_alone
+    assert sweep.main(["run", str(path), "--jobs", "1", "--flags", flags]) == 0
+    elsewhere = ("--base_path", str(tmp_path / "clone"))
+    (run,) = sweep.plan(sweep.load_experiment(path), extra=elsewhere)
+    assert run.state() == "done"
+    monkeypatch.setattr(sweep, "digest_for", lambda args: "other code")
+    assert run.state() == "stale"

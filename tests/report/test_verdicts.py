@@ -24,6 +24,9 @@ def ours(mean, half_width, n=15):
         (ours(53.5, 0.5), "differs"),
         (ours(56.0, 9.0), "undecided (15)"),
         (ours(50.0, None, 1), "undecided (1)"),  # one seed decides nothing
+        (ours(53.5, 0.1, 2), "undecided (2)"),  # two seeds may agree by luck
+        (ours(50.0, 0.1, 2), "undecided (2)"),
+        (ours(53.5, 0.1, 3), "differs"),
         (None, "not run (0/15)"),
     ],
 )
