@@ -9,11 +9,12 @@ import pytest
 import yaml
 
 from mammoth import results
-from mammoth.experiments import Experiment
+from mammoth.experiments import Experiment, load_experiment
 from mammoth.report.__main__ import main
 from mammoth.report.figures import accuracy_curves, curve
 from mammoth.report.stats import t_interval
 from mammoth.report.tables import FORMATS, build, format_interval
+from mammoth.sweep import plan
 from utils.yaml_files import ROOT
 
 FIELDS = dict.fromkeys(results.FIELDS, "")
@@ -240,6 +241,10 @@ def experiment(tmp_path):
 def test_tables_and_figures_from_the_command_line(experiment, tmp_path, capsys):
     """`tables` prints the table; `figures` writes beside the rows, or where --output says, and prints the path."""
     results.write_rows(tmp_path / "rows.csv", THREE)
+    assert main(["tables", str(experiment)]) == 2  # rows of runs that are not the file's own
+    seeds = tuple(int(row["seed"]) for row in THREE)
+    ids = {run.seed: run.args.run_id for run in plan(load_experiment(experiment), seeds)}
+    results.write_rows(tmp_path / "rows.csv", [{**row, "run_id": ids[int(row["seed"])]} for row in THREE])
     assert main(["tables", str(experiment)]) == 0
     assert "ER      62.00 ± 4.97 (3)" in capsys.readouterr().out
     assert main(["figures", str(experiment)]) == 0
