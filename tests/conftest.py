@@ -1,5 +1,6 @@
 """What all tests share: a run in this process on data made in code or bundled, in a temporary folder."""
 
+import signal
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -13,6 +14,13 @@ from datasets.utils.continual_dataset import Split
 from mammoth import records, settings
 from mammoth.runner import run
 from utils import randomness
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _signals_as_from_a_terminal() -> None:
+    """Processes started by tests inherit what is ignored: Ctrl-C in a shell's background job, SIGHUP under nohup."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session", autouse=True)
