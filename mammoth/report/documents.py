@@ -1,5 +1,5 @@
 """Tables inside documents, made from rows: what stands between `<!-- table FILE -->` or `<!-- claims -->` and `<!-- end -->` is
-never typed."""
+never typed. Rows of older code stay in a document beside newer ones, and its tables' footers say so."""
 
 import re
 from pathlib import Path
