@@ -193,11 +193,15 @@ def _latex_number(text: str) -> str:
     return text.replace("±", r"$\pm$")
 
 
+TEX = {
+    "\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}", ">": r"\textgreater{}",
+    "±": r"$\pm$", "–": "--", **{letter: f"\\{letter}" for letter in "&%_#${}"},
+}  # fmt: skip
+
+
 def _tex(text: str) -> str:
     """Escape what LaTeX takes for a command."""
-    for letter in "&%_#":
-        text = text.replace(letter, "\\" + letter)
-    return text.replace("±", r"$\pm$").replace("–", "--")
+    return "".join(TEX.get(letter, letter) for letter in text)
 
 
 FORMATS: dict[str, Callable[[Table], str]] = {"md": markdown, "tex": latex, "csv": comma_separated, "text": plain}

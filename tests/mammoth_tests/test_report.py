@@ -2,6 +2,7 @@
 
 import math
 import os
+import shutil
 import subprocess
 import sys
 
@@ -124,6 +125,27 @@ def test_no_format_ever_says_nan(form):
     assert "None" not in text
     for number in ("62.00", "4.9", "36.00", "9.9", "70.25", "92.50"):
         assert number in text
+
+
+def test_latex_escapes_what_would_be_a_command():
+    """Every character with a meaning in LaTeX, in a label and in a title."""
+    odd = r"M^l_1 & 5 % of {$x$} #2 ~ \a <b>"
+    text = text_of(table_of(odd), [row(odd, 0, [[1.0]])], form="tex")
+    expected = r"M\textasciicircum{}l\_1 \& 5 \% of \{\$x\$\} \#2 \textasciitilde{} \textbackslash{}a \textless{}b\textgreater{}"
+    assert expected in text
+
+
+@pytest.mark.skipif(not shutil.which("pdflatex"), reason="no pdflatex here (Debian: texlive-latex-recommended)")
+def test_latex_compiles(tmp_path):
+    """All published tables, and one with odd labels, in a document of their own."""
+    odd = r"M^l_1 & 5 % of {$x$} #2 ~ \a <b>"
+    tables = [build(item.experiment, item.rows, setting) for item in published.all_published() for setting in item.settings]
+    body = "\n".join(FORMATS["tex"](table) for table in (*tables, build(table_of(odd), [row(odd, 0, [[1.0]])])))
+    head = r"\documentclass{article}\usepackage{booktabs}\usepackage[T1]{fontenc}\begin{document}"
+    (tmp_path / "tables.tex").write_text(f"{head}\n{body}\n\\end{{document}}\n", encoding="utf-8")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "tables.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, errors="replace")
+    assert done.returncode == 0, done.stdout[-500:]
 
 
 def test_columns_stand_side_by_side():
