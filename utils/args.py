@@ -213,6 +213,8 @@ MANAGEMENT = (
     "verify_data",
     "non_verbose",
     "notes",
+    "data_path",  # a benchmark's own: what is found there is among its facts
+    "class_order",
 )
 
 
