@@ -51,7 +51,7 @@ class SequentialFolder(ContinualDataset):
     @classmethod
     def facts_from(cls, flags: Namespace) -> dict[str, Any]:
         """Look at the folder: its classes, in order, make the tasks; the run's id depends on what is in the files."""
-        if flags.data_path is None:
+        if getattr(flags, "data_path", None) is None:
             return {}
         files = split_files(Path(flags.data_path), flags.test_fraction)
         names = ordered_classes(list(files["train"]), flags.class_order)
