@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from PIL import Image
 
 import datasets
 import models
@@ -402,7 +403,7 @@ def test_run_id_depends_on_the_facts_of_the_config(tmp_path, monkeypatch, resolv
 
 @pytest.fixture(scope="module")
 def cifar_folder(tmp_path_factory) -> Path:
-    """Both CIFAR sets in their published format, with two noisy images per class and file."""
+    """Both CIFAR sets in their published format, with two noisy images per class and file, and a folder of photos."""
     root = tmp_path_factory.mktemp("cifar")
     rng = np.random.default_rng(0)
     for name, classes in (("seq-cifar10", 10), ("seq-cifar100", 100)):
@@ -413,6 +414,10 @@ def cifar_folder(tmp_path_factory) -> Path:
             labels = [label for label in range(classes) for _ in range(2)]
             pixels = rng.integers(0, 256, (len(labels), 3072), dtype=np.uint8)
             (folder / file).write_bytes(pickle.dumps({"data": pixels, benchmark.LABELS: labels}, protocol=2))
+    for place in range(8):
+        path = root / "photos" / ("train", "test")[place % 2] / str(place // 2) / "0.png"
+        path.parent.mkdir(parents=True)
+        Image.fromarray(rng.integers(0, 256, (32, 32, 3), dtype=np.uint8)).save(path)
     return root
 
 
@@ -421,7 +426,9 @@ def one_step(go, cifar_folder, method, path, *words):
     known = settings.actions_by_name(settings.resolve(["--model", method, "--help"]).parser)
     sizes = {"buffer_size": "40", "minibatch_size": "2", "fitting_epochs": "1"}
     memory = tuple(word for name, size in sizes.items() if name in known for word in (f"--{name}", size))
-    where = ("--results_path", "results")
+    where = ["--results_path", "results"]
+    if path.parent.name == "seq-folder":
+        where += ["--data_path", str(cifar_folder / "photos")]
     (cifar_folder / "results").mkdir(exist_ok=True)
     return go(
         "--model", method, "--dataset", path.parent.name, "--dataset_config", path.stem, "--verify_data", "0",
