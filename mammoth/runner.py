@@ -19,6 +19,7 @@ from mammoth.variation import VariationRecorder
 from mammoth.watch import Tracker
 from models import ContinualModel, get_model
 from utils import conf, randomness
+from utils.checkpoints import checkpoint_path, save_checkpoint
 from utils.evaluate import evaluate_tasks
 from utils.loggers import LOG, print_accuracies
 from utils.metrics import forward_transfer
@@ -224,6 +225,9 @@ def run(args: Namespace, command: list[str]) -> Record:
         parts, record = prepare(args, command)
         with record:
             train(*parts, args, record, tracker)
+        if args.savecheck:
+            save_checkpoint(checkpoint_path(args), *parts)
+            LOG.info("Saving checkpoint into: %s", checkpoint_path(args))
     return record
 
 
