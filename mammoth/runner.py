@@ -16,8 +16,10 @@ from datasets import ContinualDataset, get_dataset
 from mammoth import records
 from mammoth.records import Record
 from mammoth.variation import VariationRecorder
+from mammoth.watch import Tracker
 from models import ContinualModel, get_model
 from utils import conf, randomness
+from utils.checkpoints import checkpoint_path, save_checkpoint
 from utils.evaluate import evaluate_tasks
 from utils.loggers import LOG, print_accuracies
 from utils.metrics import forward_transfer
@@ -44,15 +46,18 @@ class Parts(NamedTuple):
 
 
 class LossWatch:
-    """Stops the run at the first loss that is not finite, without waiting for a GPU at each step."""
+    """Stops the run at the first loss that is not finite, without waiting for a GPU at each step; shows losses to a tracker."""
 
-    def __init__(self, model: ContinualModel, task: int) -> None:
+    def __init__(self, model: ContinualModel, task: int, tracker: Tracker | None = None) -> None:
         self.model = model
         self.task = task
+        self.tracker = tracker
         self._pending: list[tuple[int, dict[str, Any]]] = []
 
     def look(self, observed: dict[str, Any]) -> None:
         """Note a step's losses; check them now, or every `CHECK_EVERY` steps if they live on a GPU."""
+        if self.tracker is not None:
+            self.tracker.losses(observed)
         loss = observed["loss"]
         if not isinstance(loss, Tensor):
             loss = torch.tensor(float(loss))
@@ -110,13 +115,13 @@ def train_epoch(parts: Parts, epoch: int, watch: LossWatch, bar: TaskBar, schedu
             scheduler.step()
 
 
-def train_task(parts: Parts) -> None:
+def train_task(parts: Parts, tracker: Tracker | None = None) -> None:
     """Train on the task whose loaders were made last: begin, all epochs, end."""
     model, dataset = parts
     args = model.args
     model.net.train()
     model.meta_begin_task(dataset)
-    watch = LossWatch(model, dataset.current_task)
+    watch = LossWatch(model, dataset.current_task, tracker)
     assert dataset.train_loader is not None
     epochs = args.n_epochs if args.n_iters is None else -(-args.n_iters // len(dataset.train_loader))
     steps = args.n_iters or len(dataset.train_loader) * epochs
@@ -135,7 +140,7 @@ def train_task(parts: Parts) -> None:
     model.meta_end_task(dataset)
 
 
-def train(model: ContinualModel, dataset: ContinualDataset, args: Namespace, record: Record) -> None:
+def train(model: ContinualModel, dataset: ContinualDataset, args: Namespace, record: Record, tracker: Tracker) -> None:
     """Go through the tasks, evaluating after each, into the record."""
     parts = Parts(model, dataset)
     tasks = dataset.n_training_tasks
@@ -147,7 +152,7 @@ def train(model: ContinualModel, dataset: ContinualDataset, args: Namespace, rec
         started = time.perf_counter()
         if args.enable_other_metrics and task > 0:
             before += evaluate_tasks(model, dataset, range(task, task + 1)).class_il
-        train_task(parts)
+        train_task(parts, tracker)
         trained = time.perf_counter()
         if recorder is not None:
             recorder.end_task(model.net)
@@ -164,6 +169,7 @@ def train(model: ContinualModel, dataset: ContinualDataset, args: Namespace, rec
         spent["steps"] += model.task_iteration
         record["provenance"].update({name: round(value, 2) for name, value in spent.items()})
         record.add_stage(*accuracies, found.confusion, diagnostics)
+        tracker.evaluation(*accuracies, diagnostics)
     if args.enable_other_metrics:
         record.update(forward_transfer=forward_transfer(before, _untrained_accuracies(args, dataset)[1:]))
 
@@ -197,6 +203,14 @@ def prepare(args: Namespace, command: list[str]) -> tuple[Parts, Record]:
     return parts, record
 
 
+def open_tracker(args: Namespace) -> Tracker:
+    """Open the trackers that the flags ask for. Raises InputError if that cannot be done."""
+    try:
+        return Tracker(args)
+    except ValueError as error:
+        raise InputError(str(error)) from error
+
+
 def run(args: Namespace, command: list[str]) -> Record:
     """Do one run and return its closed record.
 
@@ -206,11 +220,14 @@ def run(args: Namespace, command: list[str]) -> Record:
         OSError: the record cannot be written any more.
         KeyboardInterrupt: the record is marked interrupted.
     """
-    with RunSlot() as slot:
+    with RunSlot() as slot, open_tracker(args) as tracker:
         torch.set_num_threads(choose_threads(args.threads, slot.others()))
         parts, record = prepare(args, command)
         with record:
-            train(*parts, args, record)
+            train(*parts, args, record, tracker)
+        if args.savecheck:
+            save_checkpoint(checkpoint_path(args), *parts)
+            LOG.info("Saving checkpoint into: %s", checkpoint_path(args))
     return record
 
 

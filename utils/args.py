@@ -203,6 +203,12 @@ def add_management_args(parser: Container) -> None:
         "--record_variation", type=yes_or_no, default=0, metavar="0|1", help="record how parameters varied over each task"
     )
     parser.add_argument("--notes", metavar="TEXT", help="kept in the record")
+    parser.add_argument("--savecheck", type=one_of("last"), metavar="last", help="keep the trained model in a checkpoint")
+    parser.add_argument("--checkpoint_path", default="./checkpoints/", metavar="DIR", help="folder of the checkpoints")
+    parser.add_argument("--tensorboard", type=yes_or_no, default=0, metavar="0|1", help="log into the results' tensorboard/")
+    parser.add_argument("--wandb_name", metavar="NAME", help="Weights & Biases: the run's name (default: its id)")
+    parser.add_argument("--wandb_entity", metavar="NAME", help="Weights & Biases: on with --wandb_project (or WANDB_ENTITY)")
+    parser.add_argument("--wandb_project", metavar="NAME", help="Weights & Biases: on with --wandb_entity (or WANDB_PROJECT)")
 
 
 MANAGEMENT = (
@@ -213,6 +219,12 @@ MANAGEMENT = (
     "verify_data",
     "non_verbose",
     "notes",
+    "savecheck",
+    "checkpoint_path",
+    "tensorboard",
+    "wandb_name",
+    "wandb_entity",
+    "wandb_project",
     "data_path",  # a benchmark's own: what is found there is among its facts
     "class_order",
 )
