@@ -1,4 +1,4 @@
-"""Every method in the registry on other images than the digits: colour with the online tables' network, grey 28 x 28, by a checkpoint."""
+"""Every method in the registry on other images than the digits: colour with the online tables' network, and grey 28 x 28."""
 
 from copy import deepcopy
 
@@ -16,7 +16,7 @@ METHODS = sorted(models.get_model_names())
 NETWORKS = {"made-colours": "reduced-resnet18", "made-greys": "mnistmlp"}
 MEMORY = ("--buffer_size", "6")
 SHORT = {
-    **{method: () for method in ("iid", "joint", "sgd")},  # no memory
+    **dict.fromkeys(("iid", "joint", "sgd"), ()),  # no memory
     "hal": (*MEMORY, "--hal_anchor_steps", "2"),
     "gdumb": (*MEMORY, "--fitting_epochs", "1"),
 }
