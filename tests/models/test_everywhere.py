@@ -62,7 +62,7 @@ def trained(args, tasks, parts=None):
     return parts, found.class_il
 
 
-@pytest.mark.parametrize("dataset", NETWORKS)
+@pytest.mark.parametrize("dataset", ["made-greys", pytest.param("made-colours", marks=pytest.mark.long)])
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_on_every_kind_of_image(method, dataset, resolve):
     """Two tasks of two steps leave finite weights, logits for all classes and percentages; a copy then goes on bit for bit."""
