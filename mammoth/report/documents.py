@@ -1,5 +1,6 @@
 """Tables inside documents, made from rows: what stands between `<!-- table FILE -->` or `<!-- claims -->` and `<!-- end -->` is
-never typed. Nor is what follows `<!-- flags -->`: the methods' flags, made from their parsers and YAML files."""
+never typed. Rows of older code stay in a document beside newer ones, and its tables' footers say so. After `<!-- flags -->` stand
+the methods' flags, made from their parsers and YAML files."""
 
 import re
 from pathlib import Path
