@@ -1,6 +1,6 @@
 """Whether rows of older code still hold: a short run by the code that made them and by today's, compared bit for bit.
 
-    python -m mammoth.confirm experiments/<name>.yaml [--seeds 0:3] [--only pvbf,er_ace] [--columns MS=500] [--flags "--verify_data 0"]
+    python -m mammoth.confirm experiments/<name>.yaml [--seeds 0:3] [--only pvbf] [--columns MS=500] [--flags "--verify_data 0"]
 
 A row counts as stale when anything in the code of its run has changed, though most changes leave every number as it was. This
 takes each stale cell's command line and runs its first steps once with the row's own commit, checked out in a temporary

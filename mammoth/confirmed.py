@@ -25,12 +25,13 @@ class Pair(NamedTuple):
     command: str
 
 
-def read_pairs(path: Path = PATH) -> list[Pair]:
-    """Read the confirmed pairs; an absent file has none.
+def read_pairs(path: Path | None = None) -> list[Pair]:
+    """Read the confirmed pairs (default: the committed ones); an absent file has none.
 
     Raises:
         ValueError: the file is no such table; names it.
     """
+    path = path or PATH
     if not path.is_file():
         return []
     with path.open(newline="", encoding="utf-8") as file:
@@ -40,12 +41,15 @@ def read_pairs(path: Path = PATH) -> list[Pair]:
         return [Pair(*(line[field] or "" for field in FIELDS)) for line in reader]
 
 
-def add_pairs(pairs: Iterable[Pair], path: Path = PATH) -> None:
-    """Add confirmed pairs to the file, in order."""
+def add_pairs(pairs: Iterable[Pair], path: Path | None = None) -> None:
+    """Add confirmed pairs to the file (default: the committed one), in order."""
+    path, old, new = path or PATH, read_pairs(path), set(pairs)
+    if new <= set(old):
+        return
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(FIELDS)
-    writer.writerows(sorted({*read_pairs(path), *pairs}))
+    writer.writerows(sorted({*old, *new}))
     write_atomically(path, text.getvalue())
 
 
