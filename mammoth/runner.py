@@ -140,7 +140,9 @@ def train_task(parts: Parts, tracker: Tracker | None = None) -> None:
     model.meta_end_task(dataset)
 
 
-def train(model: ContinualModel, dataset: ContinualDataset, args: Namespace, record: Record, tracker: Tracker) -> None:
+def train(
+    model: ContinualModel, dataset: ContinualDataset, args: Namespace, record: Record, tracker: Tracker | None = None
+) -> None:
     """Go through the tasks, evaluating after each, into the record."""
     parts = Parts(model, dataset)
     tasks = dataset.n_training_tasks
@@ -169,7 +171,8 @@ def train(model: ContinualModel, dataset: ContinualDataset, args: Namespace, rec
         spent["steps"] += model.task_iteration
         record["provenance"].update({name: round(value, 2) for name, value in spent.items()})
         record.add_stage(*accuracies, found.confusion, diagnostics)
-        tracker.evaluation(*accuracies, diagnostics)
+        if tracker is not None:
+            tracker.evaluation(*accuracies, diagnostics)
     if args.enable_other_metrics:
         record.update(forward_transfer=forward_transfer(before, _untrained_accuracies(args, dataset)[1:]))
 
