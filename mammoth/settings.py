@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import datasets
 import models
 from backbone import backbone_flags
 from datasets import ContinualDataset, config_path, get_config_names, get_dataset_class, read_config
@@ -23,6 +24,7 @@ from utils.args import (
     actions_by_name,
     add_choice_args,
     add_experiment_args,
+    add_folder_args,
     add_management_args,
     convert,
     number,
@@ -58,7 +60,9 @@ def common_parser() -> Parser:
         description=DESCRIPTION,
         epilog=EPILOG,
     )
-    add_choice_args(parser.add_argument_group("what to run"))
+    choices = parser.add_argument_group("what to run")
+    add_choice_args(choices)
+    add_folder_args(choices)
     parser.add_argument("--list", action="store_true", help="print all methods, benchmarks, configs and networks")
     add_experiment_args(parser.add_argument_group("training and evaluation"))
     add_management_args(parser.add_argument_group("where and how"))
@@ -76,15 +80,36 @@ def first_choices(argv: list[str]) -> Namespace:
     """Read the flags that decide which other flags there are."""
     parser = Parser(add_help=False)
     add_choice_args(parser)
+    add_folder_args(parser)
     parser.add_argument("--buffer_size")
     parser.add_argument("--buffer_per_class")
     return parser.parse_known_args(argv)[0]
 
 
+def add_folders(argv: list[str]) -> list[str]:
+    """Add the folders of methods and benchmarks that the flags and the environment name; return notices of what they hide.
+
+    Raises:
+        ValueError: no such folder.
+    """
+    asked = first_choices([word for word in argv if word not in ("-h", "--help")])
+    notices = []
+    for kind, add, given, variable in (
+        ("methods", models.add_models_path, asked.models_path, "MAMMOTH_MODELS_PATH"),
+        ("data sets", datasets.add_datasets_path, asked.datasets_path, "MAMMOTH_DATASETS_PATH"),
+    ):
+        from_environment = os.environ.get(variable, "").split(os.pathsep)
+        for folder in [*(given or []), *filter(None, from_environment)]:
+            if hidden := add(folder):
+                notices.append(f"{kind} from {folder} take the place of those here: {', '.join(hidden)}")
+    return notices
+
+
 def model_config_path(model: str) -> Path:
-    """Return the path of a method's YAML file (it need not exist)."""
+    """Return the path of a method's YAML file (it need not exist): in `config/` of the folder where the method is."""
     stem = canonical(model).replace("-", "_")
-    return MODEL_CONFIGS / f"{stem}.yaml"
+    added = models.added_folder(models.get_model_class(model))
+    return (added / "config" if added else MODEL_CONFIGS) / f"{stem}.yaml"
 
 
 def model_settings(model: str, protocol: str, dataset: str, which: str, buffer_size: str | None) -> dict[str, Any]:
@@ -158,11 +183,12 @@ class Choice:
 
 def choose(argv: list[str]) -> Choice:
     """Find the method, the benchmark with its config, and the network. Raises ValueError if there is no such thing."""
+    notices = add_folders(argv)
     asked = first_choices(argv)
     if asked.model is None:
         raise ValueError(f"--model is missing; {nearest('', models.get_model_names())}")
     model = models.get_model_class(asked.model)
-    notices = [] if asked.dataset else [BUNDLED_NOTICE]
+    notices += [] if asked.dataset else [BUNDLED_NOTICE]
     dataset = get_dataset_class(asked.dataset or BUNDLED)
     name = canonical(dataset.NAME)
     facts, flags = read_config(name, asked.dataset_config)
@@ -224,6 +250,13 @@ def _take_over(args: Namespace, choice: Choice) -> None:
     args.backbone, args.protocol = canonical(choice.backbone), choice.protocol
     if choice.facts:
         args.facts = hashlib.sha256(json.dumps(choice.facts, sort_keys=True).encode()).hexdigest()[:8]
+    args.models_path, args.datasets_path = (os.pathsep.join(paths or []) or None for paths in (args.models_path, args.datasets_path))
+    for name, folder, cls in (
+        ("method_file", models.added_folder(choice.model), choice.model),
+        ("dataset_file", datasets.added_folder(choice.dataset), choice.dataset),
+    ):
+        if folder is not None:
+            setattr(args, name, hashlib.sha256(Path(inspect.getfile(cls)).read_bytes()).hexdigest()[:8])
     args.num_classes = choice.fact("N_CLASSES")
     args.input_height, args.input_channels = choice.fact("SIZE")[0], choice.fact("SIZE")[2]
 

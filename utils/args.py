@@ -121,6 +121,13 @@ def add_choice_args(parser: Container) -> None:
     parser.add_argument("--backbone", metavar="NAME", help="the network, instead of the benchmark's")
 
 
+def add_folder_args(parser: Container) -> None:
+    """Add the flags that name folders of methods and benchmarks outside the project."""
+    flag = parser.add_argument
+    flag("--models_path", action="append", metavar="DIR", help="a folder of methods; may be repeated (or MAMMOTH_MODELS_PATH)")
+    flag("--datasets_path", action="append", metavar="DIR", help="a folder of benchmarks; repeatable (or MAMMOTH_DATASETS_PATH)")
+
+
 def add_experiment_args(parser: Container) -> None:
     """Add the flags that change what is learnt."""
     positive, rate = whole(), number(float, 0, open_low=True)
@@ -206,6 +213,8 @@ def add_management_args(parser: Container) -> None:
 
 MANAGEMENT = (
     "base_path",
+    "models_path",
+    "datasets_path",
     "results_path",
     "device",
     "threads",
