@@ -16,7 +16,7 @@ from datasets import ContinualDataset, get_dataset
 from mammoth import records
 from mammoth.records import Record
 from mammoth.variation import VariationRecorder
-from models import ContinualModel, get_model
+from models import ContinualModel, added_folder, get_model
 from utils import conf, randomness
 from utils.evaluate import evaluate_tasks
 from utils.loggers import LOG, print_accuracies
@@ -89,7 +89,8 @@ def build(args: Namespace) -> Parts:
     model = get_model(args, backbone, dataset.get_loss(), dataset.get_transform(), dataset)
     LOG.info("Using backbone: %s", args.backbone)
     model.to(model.device)
-    if any(parameter.dim() == 4 for parameter in model.net.parameters()):
+    # methods of other people may flatten gradients with `view`, which wants the plain layout
+    if added_folder(type(model)) is None and any(parameter.dim() == 4 for parameter in model.net.parameters()):
         model.net.to(memory_format=torch.channels_last)
     return Parts(model, dataset)
 

@@ -29,14 +29,14 @@ class Registry(Generic[T]):
 
     Args:
         kind: what to call an entry in messages.
-        package: the package's name; `path`: its folders, the package's own `__path__`, to which `add_folder` adds.
+        package: the package's name; `path`: its folders.
         base: the class whose subclasses with a `NAME` are entries.
     """
 
     def __init__(self, kind: str, package: str, path: Iterable[str], base: type[T]) -> None:
         self.kind = kind
         self.package = package
-        self.path = path if isinstance(path, list) else list(path)
+        self.path = list(path)
         self.own = list(path)
         self.base = base
         self._entries: dict[str, type[T] | Exception] = {}
@@ -71,7 +71,8 @@ class Registry(Generic[T]):
         if str(path) in self.path:
             return []
         own = {module.name: module.ispkg for module in pkgutil.iter_modules(self.own)}
-        self.path.insert(len(self.path) - len(self.own), str(path))
+        for paths in (self.path, importlib.import_module(self.package).__path__):
+            paths.insert(len(paths) - len(self.own), str(path))
         hidden = [module.name for module in pkgutil.iter_modules([str(path)]) if not module.ispkg and module.name in own]
         for stem in hidden:
             self._forget(f"{self.package}.{stem}")
