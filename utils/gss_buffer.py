@@ -41,7 +41,7 @@ class Buffer(RowBuffer):
     def get_data(self, size: int, transform: Any = None, give_index: bool = False, random: bool = False, device: Any = None) -> Any:
         """Return `(examples, labels)`, and their slots if `give_index`: the next ones of the pass, or random ones."""
         if random:
-            slots = randomness.distinct_indices(len(self), size, randomness.generator("replay"))
+            slots = randomness.distinct_indices(len(self), size, randomness.generator("gss"))
         else:
             slots = self.order[self.place : self.place + size]
             self.place = (self.place + len(slots)) % max(len(self.order), 1)
@@ -53,7 +53,7 @@ class Buffer(RowBuffer):
         assert labels is not None
         shown = self.get_data(min(self.minibatch_size, len(self)), give_index=True, random=True) if len(self) else None
         of_batch = self._score(examples, labels, shown) if shown else 0.1
-        generator = randomness.generator("reservoir")
+        generator = randomness.generator("gss")
         for image, label in zip(examples, labels, strict=True):
             row = {"examples": image[None], "labels": label[None]}
             if self.num_seen_examples < self.buffer_size:
