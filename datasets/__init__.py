@@ -134,6 +134,7 @@ def get_dataset(args: Namespace) -> ContinualDataset:
     """Build the benchmark that `args.dataset` names, as `args.dataset_config` has it; reads no images yet."""
     cls = get_dataset_class(args)
     facts, _ = read_config(args.dataset, getattr(args, "dataset_config", None))
+    facts |= cls.facts_from(args)
     return type(cls.__name__, (cls,), {**facts, "__doc__": cls.__doc__, "__module__": cls.__module__})(args)
 
 

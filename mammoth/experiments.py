@@ -11,21 +11,34 @@
       - {label: IID, model: iid, columns: [MS=20]}   # this row fills these columns only
     grid: {lr: [0.1, 0.03]}                    # optional: every row once for each combination
     paper: table_short                         # optional: the table of `report/targets.csv` beside it (default: the file's name)
+    show: [table, curves, variation]           # optional: what the report makes of it
+    note: what a reader should know            # optional: stands below the table
+    order: 1                                   # optional: its place among the experiments of a report
 
 Keys of rows and columns other than `label`, `columns` and `reference` are flags; a value of null takes a flag away again. Later
 ones win: common, column, row, grid. A row with `reference: true` (IID) takes no part in the ranking.
+
+A scale (`experiments/scales/<name>.yaml`) makes a smaller experiment of each: other seeds, flags added, values of flags replaced.
+
+    title: "{title} (on the digits)"
+    seeds: 2
+    common: {results_path: results/tiny/}
+    replace: {dataset: {seq-cifar10: seq-digits}, buffer_per_class: {500: 50}}
 """
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from utils.registry import nearest
 from utils.yaml_files import ROOT, read_yaml
 
-KEYS = ("title", "seeds", "results", "common", "columns", "rows", "grid", "paper")
+KEYS = ("title", "seeds", "results", "common", "columns", "rows", "grid", "paper", "show", "note", "order")
+SCALE_KEYS = ("title", "seeds", "common", "replace", "note")
+SHOWN = ("table", "curves", "variation")
+SCALES = ROOT / "experiments" / "scales"
 NO_FLAGS = ("label", "columns", "reference")
 Labelled = dict[str, Any]  # a row or a column: its label and its flags
 
@@ -52,10 +65,16 @@ class Experiment:
     cells: tuple[Cell, ...]
     paper: str = ""
     references: tuple[str, ...] = ()
+    show: tuple[str, ...] = SHOWN
+    note: str = ""
+    order: float = 99
 
 
-def load_experiment(path: Path) -> Experiment:
+def load_experiment(path: Path, scale: str = "") -> Experiment:
     """Read an experiment's file.
+
+    Args:
+        scale: the name of a file in `experiments/scales/`, or its path; empty: as the file stands.
 
     Raises:
         ValueError: an unknown key, a row without a label or model, a column that is not there; names file and key.
@@ -63,10 +82,65 @@ def load_experiment(path: Path) -> Experiment:
     if not path.is_file():
         there = sorted(file.relative_to(ROOT) for file in (ROOT / "experiments").glob("*.yaml"))
         raise ValueError(f"{path}: no such file; there are: {', '.join(map(str, there))}")
+    content = _known(path, KEYS)
+    shown, order = content.get("show", list(SHOWN)), content.get("order", 99)
+    if not isinstance(shown, list) or not set(shown) <= set(SHOWN):
+        raise ValueError(f"{path}: show: {shown!r}; a list of {', '.join(SHOWN)}")
+    if not isinstance(order, int | float):
+        raise ValueError(f"{path}: order: {order!r}; a number")
+    experiment = _read(path, content)
+    return _scaled(experiment, _scale_path(scale)) if scale else experiment
+
+
+def _known(path: Path, keys: tuple[str, ...]) -> dict[str, Any]:
+    """Read a YAML file. Raises ValueError at a key that is not one of these."""
     content = read_yaml(path)
     for key in content:
-        if key not in KEYS:
-            raise ValueError(f"{path}: unknown key {key!r}; {nearest(str(key), KEYS)}")
+        if key not in keys:
+            raise ValueError(f"{path}: unknown key {key!r}; {nearest(str(key), keys)}")
+    return content
+
+
+def _scale_path(scale: str) -> Path:
+    path = SCALES / f"{scale}.yaml"
+    if path.is_file():
+        return path
+    if not Path(scale).is_file():
+        there = ", ".join(sorted(file.stem for file in SCALES.glob("*.yaml")))
+        raise ValueError(f"--scale {scale}: neither a name nor a file; there are: {there}")
+    return Path(scale)
+
+
+def _scaled(experiment: Experiment, path: Path) -> Experiment:
+    """Return a smaller experiment of the same shape; the paper's numbers do not stand beside it.
+
+    Raises:
+        ValueError: the scale's file has an unknown key or a bad value.
+    """
+    content = _known(path, SCALE_KEYS)
+    replaced, common = content.get("replace") or {}, content.get("common") or {}
+    if not isinstance(common, dict) or not isinstance(replaced, dict) or not all(isinstance(v, dict) for v in replaced.values()):
+        raise ValueError(f"{path}: expected `common: {{flag: value}}` and `replace: {{flag: {{value: other}}}}`")
+    cells = []
+    for cell in experiment.cells:
+        flags = dict(zip((word[2:] for word in cell.argv[::2]), cell.argv[1::2], strict=True)) | common
+        for flag, values in replaced.items():
+            others = {str(old): new for old, new in values.items()}
+            if flag in flags:
+                flags[flag] = others.get(str(flags[flag]), flags[flag])
+        cells.append(replace(cell, argv=tuple(_argv(flags))))
+    return replace(
+        experiment,
+        title=str(content.get("title", "{title}")).replace("{title}", experiment.title),
+        seeds=parse_seeds(content.get("seeds", list(experiment.seeds))),
+        results=None,
+        cells=tuple(cells),
+        paper="",
+        note=" ".join(filter(None, (str(content.get("note", "")), experiment.note))),
+    )
+
+
+def _read(path: Path, content: dict[str, Any]) -> Experiment:
     columns = _labelled(path, content.get("columns") or [{"label": "-"}], "columns")
     rows = _expanded(_labelled(path, content.get("rows") or [], "rows"), _grid(path, content.get("grid") or {}))
     if not rows:
@@ -88,6 +162,9 @@ def load_experiment(path: Path) -> Experiment:
         cells=tuple(_cells(path, common, rows, columns)),
         paper=str(content.get("paper", path.stem)),
         references=tuple(row for row, flags in rows.items() if flags.get("reference")),
+        show=tuple(content.get("show", SHOWN)),
+        note=" ".join(str(content.get("note", "")).split()),
+        order=float(content.get("order", 99)),
     )
 
 

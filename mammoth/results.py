@@ -66,6 +66,16 @@ def read_rows(path: Path) -> list[Row]:
         raise ValueError(f"{path} is corrupt: {error}") from error
 
 
+def read_together(path: Path) -> list[Row]:
+    """Read the rows of a file and of those beside it; of two rows of one run the one that started last.
+
+    Raises:
+        ValueError: a file is no such table; names it and what is missing.
+    """
+    rows = [row for file in sorted({path, *path.parent.glob("*.csv")}) for row in read_rows(file)]
+    return list({row["run_id"]: row for row in sorted(rows, key=lambda row: str(row["started"]))}.values())
+
+
 def merge(old: Iterable[Row], new: Iterable[Row]) -> list[Row]:
     """Return the rows of both, the new one where both have a cell and seed."""
     cells = {(row["row"], row["column"], str(row["seed"])): row for row in (*old, *new)}

@@ -20,6 +20,7 @@ from backbone import backbone_flags
 from datasets import ContinualDataset, config_path, get_config_names, get_dataset_class, read_config
 from mammoth import records
 from utils.args import (
+    BASE_PATH,
     Parser,
     actions_by_name,
     add_choice_args,
@@ -193,15 +194,35 @@ def choose(argv: list[str]) -> Choice:
     name = canonical(dataset.NAME)
     facts, flags = read_config(name, asked.dataset_config)
     protocol = flags.pop("protocol", "offline")
-    backbone = asked.backbone or flags.get("backbone")
+    own = _benchmark_parser(dataset, flags, config_path(name, asked.dataset_config))
+    backbone = asked.backbone or flags.get("backbone") or own.get_default("backbone")
     if backbone is None:
+        where = config_path(name, asked.dataset_config) or f"the benchmark {name}"
         raise ValueError(
-            f"--backbone is missing: {config_path(name, asked.dataset_config)} names none "
-            "(a config stands alone: it takes nothing over from the default one)"
+            f"--backbone is missing: {where} names none (a config stands alone: it takes nothing over from the default one)"
         )
+    if not asks_for_help(argv):
+        facts = facts | dataset.facts_from(own.parse_known_args(argv)[0])
     return Choice(
         model, dataset, name, asked.dataset_config, asked.model_config, backbone, protocol, facts, flags, asked.buffer_size, notices
     )
+
+
+def _benchmark_parser(dataset: type[ContinualDataset], flags: dict[str, Any], config: Path | None) -> Parser:
+    """Return a parser of a benchmark's own flags alone, none of them required, with the defaults that its config gives."""
+    parser = Parser(add_help=False)
+    parser.add_argument("--base_path", default=BASE_PATH)
+    group: Any = parser.add_argument_group()
+    dataset.get_parser(group)
+    parser.set_defaults(**_checked(parser, flags, config, tuple(flags)))
+    for action in actions_by_name(parser).values():
+        action.required = False
+    return parser
+
+
+def asks_for_help(argv: list[str]) -> bool:
+    """Whether a command line asks for the list of flags instead of a run."""
+    return "-h" in argv or "--help" in argv
 
 
 def resolve(argv: list[str]) -> Settings:
@@ -218,7 +239,7 @@ def resolve(argv: list[str]) -> Settings:
     choice.dataset.get_parser(benchmark_group)
     _add_backbone_flags(parser, choice.backbone)
     _set_defaults(parser, choice, model_defaults)
-    if "-h" in argv or "--help" in argv:
+    if asks_for_help(argv):
         return Settings(Namespace(help=True), parser, choice.notices)
     _refuse_memory_flags(parser, choice.model.NAME, argv)
     args = parser.parse_strictly(argv)

@@ -98,7 +98,7 @@ def published_digests(experiment: Experiment) -> dict[str, str]:
     """Return the source digest of each run whose row is committed, by run id."""
     if experiment.results is None:
         return {}
-    return {row["run_id"]: row["source_digest"] for row in results.read_rows(experiment.results)}
+    return {row["run_id"]: row["source_digest"] for row in results.read_together(experiment.results)}
 
 
 def look(runs: Sequence[Run]) -> list[tuple[Run, Job, str]]:
@@ -156,14 +156,22 @@ def plan(
 
 
 def own_rows(experiment: Experiment, rows: Sequence[results.Row]) -> list[results.Row]:
-    """Return the rows that the experiment's own command lines gave; one whose cell has changed since, or is gone, is left out.
+    """Return the rows that the experiment's own command lines gave, whichever experiment's sweep they were run by.
+
+    A run is known by its id: its row gets the labels of each cell that asks for it, and `stale`, whether other code than today's
+    has made it. A row that no cell asks for (any more) is left out.
 
     Raises:
         ValueError: a command line that is wrong; names the row.
     """
-    cells = {(cell.row, cell.column): cell for cell in experiment.cells}
-    asked = [(row, cells.get((row["row"], row["column"]))) for row in rows]
-    return [row for row, cell in asked if cell and _resolved(experiment, cell, int(row["seed"]), ()).args.run_id == row["run_id"]]
+    made = {row["run_id"]: row for row in rows}
+    seeds = sorted({int(row["seed"]) for row in rows})
+    asked = [_resolved(experiment, cell, seed, ()) for cell in experiment.cells for seed in seeds]
+    found = [(run, made[run.args.run_id]) for run in asked if run.args.run_id in made]
+    return [
+        {**row, "row": run.cell.row, "column": run.cell.column, "stale": row["source_digest"] != digest_for(run.args)}
+        for run, row in found
+    ]
 
 
 def _resolved(experiment: Experiment, cell: Cell, seed: int, extra: tuple[str, ...]) -> Run:
@@ -436,6 +444,7 @@ def parser() -> ArgumentParser:
     made = Parser(prog="python -m mammoth.sweep", description="Run, or look at, all runs of an experiment's YAML file.")
     made.add_argument("what", choices=["plan", "run", "status", "retry", "collect"])
     made.add_argument("experiment", type=Path, help="experiments/<name>.yaml")
+    made.add_argument("--scale", default="", metavar="NAME", help="a smaller experiment: tiny (on the bundled digits)")
     made.add_argument("--seeds", default="", metavar="A:B", help="instead of the file's: a count, a range 0:3, or a list 1,5")
     made.add_argument("--only", default="", metavar="A,B", help="these methods or rows")
     made.add_argument("--columns", default="", metavar="A,B", help="these columns")
@@ -494,7 +503,7 @@ def main(argv: list[str]) -> int:
     """Run one command line; returns the exit status."""
     try:
         asked = parser().parse_args(argv)
-        experiment = load_experiment(asked.experiment)
+        experiment = load_experiment(asked.experiment, asked.scale)
         seeds = parse_seeds(asked.seeds) if asked.seeds else ()
         runs = plan(experiment, seeds, asked.only, asked.columns, tuple(shlex.split(asked.flags)))
         return _do(asked, experiment, runs)

@@ -15,7 +15,7 @@ from datasets.utils.continual_dataset import ContinualDataset
 from models.cwr_star import CwrStar
 from utils.args import number
 
-DAMPING = 1e-7  # xi of Zenke et al., eq. 5
+DAMPING = 1e-7  # xi of Zenke et al.
 LARGEST_IMPORTANCE = 1e-3
 NORMALISATIONS = (nn.modules.batchnorm._BatchNorm, nn.GroupNorm, nn.LayerNorm)
 
@@ -32,10 +32,10 @@ def flat(tensors: Iterable[Tensor]) -> Tensor:
 
 
 def accumulated(total: Tensor, trajectory: Tensor, moved: Tensor) -> Tensor:
-    """Zenke et al., eq. 5, at a task's end: F <- F + trajectory / ((theta - theta_start)^2 + xi).
+    """Zenke et al., at a task's end: F <- F + trajectory / ((theta - theta_start)^2 + xi).
 
     Args:
-        trajectory: sum over the task's steps of g * (change of theta), eq. 3; negative where the loss fell.
+        trajectory: sum over the task's steps of g * (change of theta); negative where the loss fell.
         moved: theta - theta_start.
     """
     return total + trajectory / (moved.square() + DAMPING)
@@ -47,7 +47,7 @@ def importance(total: Tensor) -> Tensor:
 
 
 def surrogate_loss(parameters: Tensor, anchor: Tensor, weights: Tensor, strength: float) -> Tensor:
-    """Zenke et al., eq. 4: lambda / 2 sum_m Omega_m (theta_m - theta*_m)^2."""
+    """Zenke et al.: lambda / 2 sum_m Omega_m (theta_m - theta*_m)^2."""
     return strength / 2 * (weights * (parameters - anchor).square()).sum()
 
 

@@ -1,4 +1,4 @@
-"""GDumb: greedy sampler and dumb learner (Prabhu, Torr and Dokania 2020, ECCV, Algorithms 1 and 2).
+"""GDumb: greedy sampler and dumb learner (Prabhu, Torr and Dokania 2020, ECCV).
 
 The stream only fills a class-balanced memory (`models/memories/balanced_buffer.py`). Whenever the network is to be evaluated, it
 is trained from scratch on the memory alone: here after each task, so that the accuracy matrix has every stage.
@@ -27,7 +27,7 @@ CUTMIX_SHARE = 0.5  # of the batches
 def learning_rate(epoch: int, high: float, low: float) -> float:
     """Return the rate of an epoch: a tenth of `high` in the first, then cosines from `high` to `low` over 1, 2, 4, ... epochs.
 
-    SGDR (Loshchilov and Hutter 2017, eq. 5) with T_0 = 1, T_mult = 2: epoch e >= 1 stands e - T epochs into a cycle of
+    SGDR (Loshchilov and Hutter 2017) with T_0 = 1, T_mult = 2: epoch e >= 1 stands e - T epochs into a cycle of
     T = 2^floor(log2 e), at low + (high - low) (1 + cos(pi (e - T) / T)) / 2. So 256 epochs end with a cycle.
     """
     if epoch == 0:
@@ -45,7 +45,7 @@ class Mixed(NamedTuple):
 
 
 def cutmix(images: Tensor, labels: Tensor, alpha: float, generator: torch.Generator) -> Mixed:
-    """Paste one box, of area 1 - lambda with lambda ~ Beta(alpha, alpha), from a shuffled copy (Yun et al. 2019, eqs. 1 and 2).
+    """Paste one box, of area 1 - lambda with lambda ~ Beta(alpha, alpha), from a shuffled copy (Yun et al. 2019).
 
     Returns:
         The images, the labels of the other image of each, and the share of pixels that are an image's own.

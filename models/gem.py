@@ -1,4 +1,4 @@
-"""GEM: gradient episodic memory (Lopez-Paz and Ranzato 2017, arXiv 1706.08840, section 3). Written from the paper.
+"""GEM: gradient episodic memory (Lopez-Paz and Ranzato 2017, arXiv 1706.08840). Written from the paper.
 
 At each step g is the gradient on the stream batch and g_k the gradient on all remembered images of past task k. The step follows
 the z nearest to g along which, to first order, no past task's loss rises:

@@ -1,4 +1,4 @@
-"""GSS-Greedy: gradient-based sample selection (Aljundi et al. 2019, arXiv 1903.08671, Algorithm 2).
+"""GSS-Greedy: gradient-based sample selection (Aljundi et al. 2019, arXiv 1903.08671).
 
 Experience replay whose memory prefers images whose gradients point elsewhere than those of the images it holds.
 """

@@ -29,26 +29,26 @@ def binary_loss(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def incremental_targets(labels: Tensor, old_logits: Tensor, n_past: int, n_seen: int) -> Tensor:
-    """Section 2.2, Algorithm 3: sigmoid(old net) for the past outputs, one-hot for the task's own, (batch, n_seen)."""
+    """Section 2.3, Algorithm 3: sigmoid(old net) for the past outputs, one-hot for the task's own, (batch, n_seen)."""
     targets = F.one_hot(labels, old_logits.shape[1]).to(old_logits.dtype)
     return torch.cat([old_logits[:, :n_past].sigmoid(), targets[:, n_past:n_seen]], 1)
 
 
 def class_means(features: Tensor, labels: Tensor, n_classes: int) -> tuple[Tensor, Tensor]:
-    """Section 2.1, Algorithm 1: mean feature of each class, (classes, features), and which classes there are, (classes,) bool."""
+    """Section 2.2: mean feature of each class, (classes, features), and which classes there are, (classes,) bool."""
     sums = features.new_zeros(n_classes, features.shape[1]).index_add_(0, labels, features)
     counts = features.new_zeros(n_classes).index_add_(0, labels, features.new_ones(len(labels)))
     return sums / counts.clamp(min=1)[:, None], counts > 0
 
 
 def nearest_mean_scores(features: Tensor, means: Tensor, present: Tensor) -> Tensor:
-    """Section 2.1, Algorithm 1: minus the Euclidean distance to each class mean, (batch, classes); absent classes never win."""
+    """Section 2.2, eq. 2: minus the Euclidean distance to each class mean, (batch, classes); absent classes never win."""
     distances = torch.cdist(features, means, compute_mode="donot_use_mm_for_euclid_dist")
     return torch.where(present, -distances, NEVER)
 
 
 def herding(features: Tensor, count: int) -> Tensor:
-    """Section 2.3, Algorithm 4: pick, one by one, the image that brings the mean of those picked closest to the class mean mu.
+    """Section 2.4, Algorithm 4: pick, one by one, the image that brings the mean of those picked closest to the class mean mu.
 
     p_k = argmin_x || mu - (phi(x) + sum_{j<k} phi(p_j)) / k ||, each image at most once. features: (images, features).
 

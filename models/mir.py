@@ -1,4 +1,4 @@
-"""MIR: replay what the next step would hurt most (Aljundi et al. 2019, arXiv 1908.04742, ER-MIR, Algorithm 1).
+"""MIR: replay what the next step would hurt most (Aljundi et al. 2019, arXiv 1908.04742, ER-MIR).
 
 Of some candidates from the memory, the images are replayed whose loss would rise most under a step on the stream batch alone.
 """
@@ -15,12 +15,12 @@ from utils.args import number, one_of, yes_or_no
 
 
 def virtual_step(module: nn.Module, rate: float) -> dict[str, Tensor]:
-    """Section 3.1: theta^v = theta - rate * g, by name, with g the gradients that the parameters hold; `module` is untouched."""
+    """theta^v = theta - rate * g, by name, with g the gradients that the parameters hold; `module` is untouched."""
     return {name: p.detach() - rate * p.grad for name, p in module.named_parameters() if p.grad is not None}
 
 
 def interference(before: Tensor, after: Tensor, labels: Tensor) -> Tensor:
-    """Section 3.1, s_MI-1: l(f_theta^v(x), y) - l(f_theta(x), y) of each image, cross-entropy, (candidates,).
+    """s_MI-1: l(f_theta^v(x), y) - l(f_theta(x), y) of each image, cross-entropy, (candidates,).
 
     Args:
         before, after: logits at theta and theta^v, (candidates, classes).

@@ -10,6 +10,7 @@ from utils import binary_to_boolean_type
 from utils.registry import nearest
 
 LARGEST = 2**31 - 1  # of whole numbers
+BASE_PATH = "./data/"
 Container = Any  # an ArgumentParser or one of its groups: argparse names no common public type
 
 
@@ -187,7 +188,7 @@ def add_experiment_args(parser: Container) -> None:
 
 def add_management_args(parser: Container) -> None:
     """Add the flags that change where and how a run happens, never what it computes."""
-    parser.add_argument("--base_path", default="./data/", metavar="DIR", help="folder of the data and the results")
+    parser.add_argument("--base_path", default=BASE_PATH, metavar="DIR", help="folder of the data and the results")
     parser.add_argument("--results_path", default="results/", metavar="DIR", help="folder of the results, inside --base_path")
     parser.add_argument("--device", metavar="NAME", help="cpu, cuda:0, ... (default: the first GPU, else the CPU)")
     parser.add_argument(
@@ -221,6 +222,8 @@ MANAGEMENT = (
     "verify_data",
     "non_verbose",
     "notes",
+    "data_path",  # a benchmark's own: what is found there is among its facts
+    "class_order",
 )
 
 

@@ -6,8 +6,9 @@ import pickle
 import pickletools
 import tempfile
 import warnings
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -19,11 +20,20 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         OSError: the disk is full or the folder cannot be written; the old file stands.
     """
     data = content.encode() if isinstance(content, str) else content
+    write_stream_atomically(path, lambda file: file.write(data))
+
+
+def write_stream_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    """The same for content that a function writes into an open file.
+
+    Raises:
+        OSError: the disk is full or the folder cannot be written; the old file stands.
+    """
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
             os.fchmod(descriptor, 0o666 & ~_umask())  # a temporary file is private; the result is like any other file
-            file.write(data)
+            write(file)
             file.flush()
             os.fsync(file.fileno())
         os.replace(name, path)

@@ -60,6 +60,18 @@ class ContinualDataset:
         """Add the benchmark's own flags, and return the parser."""
         return parser
 
+    @classmethod
+    def facts_from(cls, flags: Namespace) -> dict[str, Any]:
+        """Return the facts that follow from the benchmark's own flags; they win over its class attributes and its config.
+
+        Args:
+            flags: the benchmark's own flags and `base_path`, read before all others; a flag that is not given has its default.
+
+        Raises:
+            ValueError: the flags do not fit what is on disk.
+        """
+        return {}
+
     def __init__(self, args: Namespace) -> None:
         self.args = args
         self.c_task = -1

@@ -7,22 +7,20 @@
     python -m mammoth.report documents [--check]
 
 Without EXPERIMENT: all whose rows are committed. `documents` brings the tables in README.md and docs/ up to date; `--check` only
-looks, and fails if something is stale.
+looks, and fails if something is stale. `--scale tiny`: of the sweeps at that scale. Rows of older code and of today's stand in one
+table only when asked: `--stale keep`, or `drop` the older.
 """
 
 import sys
 from argparse import Namespace
 from pathlib import Path
 
-from mammoth import results
-from mammoth.experiments import Experiment, load_experiment
 from mammoth.report import claims, documents, published
 from mammoth.report.drawing import Drawing, is_current, write
 from mammoth.report.figures import curves, variation_drawings
-from mammoth.report.page import experiment_section, write_page
+from mammoth.report.page import LEAD, SCALED_LEAD, experiment_section, write_page
+from mammoth.report.published import POLICIES, Published
 from mammoth.report.tables import FORMATS, build
-from mammoth.results import Row
-from mammoth.sweep import own_rows, plan, results_path
 from utils.args import Parser, one_of
 from utils.yaml_files import ROOT
 
@@ -39,6 +37,9 @@ def parser() -> Parser:
     made.add_argument("--format", type=formats, default="text", metavar="NAME", help="text, md, tex or csv")
     made.add_argument("--output", type=Path, metavar="FILE", help="where the figure or the page goes")
     made.add_argument("--check", action="store_true", help="only look, and fail if something is stale")
+    made.add_argument("--scale", default="", metavar="NAME", help="of the sweeps at this scale: tiny")
+    policies = one_of(*POLICIES)
+    made.add_argument("--stale", type=policies, default="refuse", metavar="NAME", help="rows of older code: refuse, keep or drop")
     return made
 
 
@@ -65,58 +66,67 @@ def _documents(check: bool) -> int:
     return 1 if stale and check else 0
 
 
-def _one(path: Path) -> tuple[Experiment, list[Row], Path]:
-    """Return an experiment, its rows and where they are, published or not."""
-    experiment = load_experiment(path)
-    source = experiment.results or results_path(experiment, plan(experiment)[0])
-    rows = own_rows(experiment, results.read_rows(source))
-    if not rows:
-        raise ValueError(f"no runs in {source} yet: python -m mammoth.sweep run {path}")
-    return experiment, rows, source
+def _one(asked: Namespace) -> Published:
+    """Return an experiment with its rows, published or not."""
+    item = published.read(asked.experiment, asked.stale, asked.scale)
+    if not item.rows:
+        scale = f" --scale {asked.scale}" if asked.scale else ""
+        raise ValueError(f"no runs in {item.source} yet: python -m mammoth.sweep run {asked.experiment}{scale}")
+    return item
 
 
 def _tables(asked: Namespace) -> int:
     if asked.experiment is not None:
-        experiment, rows, _ = _one(asked.experiment)
-        tables = [build(experiment, rows, asked.setting)]
+        item = _one(asked)
+        tables = [build(item.experiment, item.rows, asked.setting)]
     else:
-        tables = [build(item.experiment, item.rows, name) for item in published.all_published() for name in item.settings]
+        items = published.all_published(asked.stale, asked.scale)
+        tables = [build(item.experiment, item.rows, name) for item in items for name in item.settings]
     print("\n\n".join(FORMATS[asked.format](table) for table in tables))
     return 0
 
 
 def _figures(asked: Namespace) -> int:
     if asked.experiment is not None:
-        experiment, rows, source = _one(asked.experiment)
-        print(f"figure: {write(curves(experiment, rows), asked.output or source.with_suffix('.png'))}")
+        item = _one(asked)
+        drawings = _drawings(item) or [curves(item.experiment, item.rows)]
+        if asked.output and len(drawings) > 1:
+            raise ValueError(
+                f"--output: {item.experiment.name} has {len(drawings)} figures; leave it out, they go to {item.source.parent}"
+            )
+        for drawing in drawings:
+            default = item.source.with_suffix(".png") if len(drawings) == 1 else item.source.with_name(f"{drawing.name}.png")
+            print(f"figure: {write(drawing, asked.output or default)}")
         return 0
-    stale = 0
-    for drawing in _published_drawings():
-        path = FIGURES / f"{drawing.name}.png"
+    stale, folder = 0, FIGURES
+    if asked.scale:
+        folder = published.all_published("keep", asked.scale)[0].source.parent
+    for drawing in [drawing for item in published.all_published("keep", asked.scale) for drawing in _drawings(item)]:
+        path = folder / f"{drawing.name}.png"
         if not (path.is_file() and is_current(drawing, path)):
             stale += 1
             print(f"stale: {path}" if asked.check else f"figure: {write(drawing, path)}")
     return 1 if stale and asked.check else 0
 
 
-def _published_drawings() -> list[Drawing]:
-    drawings = []
-    for item in published.all_published():
-        drawings += [curves(item.experiment, item.rows)] if item.rows else []
-        drawings += variation_drawings(item.experiment.name, item.variations)
-    return drawings
+def _drawings(item: Published) -> list[Drawing]:
+    show = item.experiment.show
+    found = [curves(item.experiment, item.rows)] if item.rows and "curves" in show else []
+    return found + (variation_drawings(item.experiment.name, item.variations) if "variation" in show else [])
 
 
 def _claims(asked: Namespace) -> int:
-    print(claims.markdown(claims.judge(published.evidence(published.all_published()))))
+    items = published.all_published(asked.stale, asked.scale)
+    print(claims.markdown(claims.judge(published.evidence(items))))
     return 0
 
 
 def _page(asked: Namespace) -> int:
-    items = published.all_published()
+    items = published.all_published(asked.stale, asked.scale)
     sections = [experiment_section(item.experiment, item.rows, item.settings, item.variations) for item in items]
-    path = asked.output or ROOT / "data" / "results" / "report.html"
-    print(f"page: {write_page(sections, path, claims.judge(published.evidence(items)))}")
+    path = asked.output or (items[0].source.parent if asked.scale else ROOT / "data" / "results") / "report.html"
+    lead = SCALED_LEAD.format(scale=asked.scale) if asked.scale else LEAD
+    print(f"page: {write_page(sections, path, claims.judge(published.evidence(items)), lead=lead)}")
     return 0
 
 

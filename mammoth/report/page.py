@@ -25,6 +25,7 @@ LEAD = (
     "Continual learning with the Parameter Variation Balancing Framework, on an independent implementation. All numbers are made "
     "from the records of runs; select one to see its runs, each with seed, code, machine and data."
 )
+SCALED_LEAD = "A check of the whole way from run to page, at scale {scale}: no number here is the paper's, no verdict about it."
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 PROVENANCE: tuple[tuple[str, str], ...] = (
     ("run id", "run_id"), ("commit", "commit"), ("source digest", "source_digest"), ("Python", "python"), ("torch", "torch"),
@@ -65,8 +66,8 @@ def experiment_section(
 ) -> Section:
     """Return an experiment's section: a table a setting, the curves, and the figures of recorded variations."""
     tables = [build(experiment, rows, setting) for setting in settings]
-    drawings = [curves(experiment, rows)] if rows else []
-    drawings += variation_drawings(experiment.name, variations)
+    drawings = [curves(experiment, rows)] if rows and "curves" in experiment.show else []
+    drawings += variation_drawings(experiment.name, variations) if "variation" in experiment.show else []
     command = f"python -m mammoth.sweep run experiments/{experiment.name}.yaml"
     return Section(experiment.title, tables, rows, drawings, text, command)
 

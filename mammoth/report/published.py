@@ -1,5 +1,6 @@
-"""The experiments whose rows are committed, with those rows: what documents, figures, claims and the page are made of."""
+"""The experiments and their rows: what tables, documents, figures, claims and the page are made of."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -7,46 +8,73 @@ from mammoth import results
 from mammoth.experiments import Experiment, load_experiment
 from mammoth.report.claims import Evidence
 from mammoth.results import Row
-from mammoth.sweep import own_rows
+from mammoth.sweep import own_rows, plan, results_path
 from utils.yaml_files import ROOT
+
+POLICIES = ("refuse", "keep", "drop")  # what becomes of rows of older code beside rows of today's
 
 
 @dataclass(frozen=True)
 class Published:
-    """An experiment, its rows and the variations recorded by its runs."""
+    """An experiment, its rows, where they are, and the variations recorded by its runs."""
 
     experiment: Experiment
     rows: list[Row]
+    source: Path
     variations: list[Row]
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """The settings that its tables are shown in: Task-IL too where it is offline."""
+        """The settings that its tables are shown in: none where it shows no table, Task-IL too where it is offline."""
+        if "table" not in self.experiment.show:
+            return ()
         return ("class_il", "task_il") if "offline" in self.experiment.name else ("class_il",)
 
 
-def read(path: Path) -> Published:
-    """Read an experiment and its rows.
+def read(path: Path, stale: str = "keep", scale: str = "") -> Published:
+    """Read an experiment and its rows, from its own file and, where that is committed, from those beside it.
+
+    Args:
+        stale: what becomes of rows of older code beside rows of today's, one of `POLICIES`.
+        scale: as for `load_experiment`.
 
     Raises:
-        ValueError: the experiment names no file of results, or a file is corrupt.
+        ValueError: a file is corrupt, or rows are mixed and `stale` is `refuse`.
     """
-    experiment = load_experiment(path)
-    if experiment.results is None:
-        raise ValueError(f"{path}: needs `results:`, a file that is committed")
-    source = ROOT / experiment.results
-    return Published(
-        experiment, own_rows(experiment, results.read_rows(source)), results.read_variation(results.variation_path(source))
+    experiment = load_experiment(path, scale)
+    source = ROOT / (experiment.results or results_path(experiment, plan(experiment)[0]))
+    rows = results.read_together(source) if experiment.results else results.read_rows(source)
+    variations = results.read_variation(results.variation_path(source))
+    return Published(experiment, settle(experiment, own_rows(experiment, rows), stale), source, variations)
+
+
+def settle(experiment: Experiment, rows: list[Row], stale: str) -> list[Row]:
+    """Return the rows that a table may show together.
+
+    Raises:
+        ValueError: some were made by older code and some by today's, and `stale` is `refuse`; names them.
+    """
+    old = [row for row in rows if row["stale"]]
+    if not old or len(old) == len(rows) or stale == "keep":
+        return rows
+    if stale == "drop":
+        return [row for row in rows if not row["stale"]]
+    names = ", ".join(f"{row['row']} {row['column']} seed {row['seed']}" for row in old[:3])
+    more = f" and {len(old) - 3} more" if len(old) > 3 else ""
+    raise ValueError(
+        f"{experiment.name}: {len(old)} of {len(rows)} rows are of older code ({names}{more}).\n"
+        "Show all with --stale keep, today's alone with --stale drop, or run them again: python -m mammoth.sweep run"
     )
 
 
-def all_published() -> list[Published]:
-    """Return every experiment in `experiments/` that has a committed file of results."""
+def all_published(stale: str = "keep", scale: str = "") -> list[Published]:
+    """Return every experiment in `experiments/` whose rows are committed, in order; at a scale, these with that scale's rows."""
     paths = sorted((ROOT / "experiments").glob("*.yaml"))
-    return [read(path) for path in paths if load_experiment(path).results is not None]
+    found = [read(path, stale, scale) for path in paths if load_experiment(path).results is not None]
+    return sorted(found, key=lambda item: item.experiment.order)
 
 
-def evidence(published: list[Published]) -> Evidence:
+def evidence(published: Sequence[Published]) -> Evidence:
     """Return what the claims are tested on."""
     return Evidence(
         {item.experiment.name: item.rows for item in published},

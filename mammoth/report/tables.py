@@ -47,6 +47,7 @@ def seed_values(rows: Sequence[Row], row: str, column: str, measure: str, settin
 def build(experiment: Experiment, rows: Sequence[Row], setting: str = "class_il") -> Table:
     """Return an experiment's table in one setting."""
     heads = [(column, measure) for column in experiment.columns for measure in MEASURES]
+    asked = {(cell.row, cell.column) for cell in experiment.cells}
     lines = []
     for row in experiment.rows:
         entries = []
@@ -54,12 +55,12 @@ def build(experiment: Experiment, rows: Sequence[Row], setting: str = "class_il"
             values = list(seed_values(rows, row, column, measure, setting).values())
             ours = t_interval(values) if values else None
             paper = targets().get((experiment.paper, row, column, setting, measure))
-            undefined = paper is None and row in experiment.references  # one stage has no FR
+            undefined = paper is None and (row in experiment.references or (row, column) not in asked)  # one stage has no FR
             said = "" if undefined else verdict(ours, paper, len(experiment.seeds))
             entries.append(Entry(ours, paper, said))
         lines.append((row, entries))
     _rank(lines, heads, experiment.references)
-    return Table(experiment.title, setting, heads, lines, footer(rows))
+    return Table(experiment.title, setting, heads, lines, " ".join(filter(None, (experiment.note, footer(rows)))))
 
 
 def _rank(lines: list[tuple[str, list[Entry]]], heads: list[tuple[str, str]], references: Iterable[str]) -> None:
@@ -87,6 +88,9 @@ def footer(rows: Sequence[Row]) -> str:
         f"{hours:.2f} hours of runs",
         f"data: {_distinct(row['dataset'] + ' ' + row['data'] for row in rows)}",
     ]
+    old = sum(bool(row.get("stale")) for row in rows)
+    if 0 < old < len(rows):
+        parts.append(f"mixed: {old} of these runs are of older code than the others")
     return "; ".join(parts) + "."
 
 
@@ -189,11 +193,15 @@ def _latex_number(text: str) -> str:
     return text.replace("±", r"$\pm$")
 
 
+TEX = {
+    "\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}", ">": r"\textgreater{}",
+    "±": r"$\pm$", "–": "--", **{letter: f"\\{letter}" for letter in "&%_#${}"},
+}  # fmt: skip
+
+
 def _tex(text: str) -> str:
     """Escape what LaTeX takes for a command."""
-    for letter in "&%_#":
-        text = text.replace(letter, "\\" + letter)
-    return text.replace("±", r"$\pm$").replace("–", "--")
+    return "".join(TEX.get(letter, letter) for letter in text)
 
 
 FORMATS: dict[str, Callable[[Table], str]] = {"md": markdown, "tex": latex, "csv": comma_separated, "text": plain}

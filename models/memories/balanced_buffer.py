@@ -1,4 +1,4 @@
-"""The class-balanced greedy memory of GDumb (Prabhu et al. 2020, Algorithm 1)."""
+"""The class-balanced greedy memory of GDumb (Prabhu et al. 2020)."""
 
 from bisect import insort
 from typing import Any
@@ -15,7 +15,7 @@ Slots = dict[int, list[int]]
 def greedy_slot_(slots_of: Slots, label: int, size: int, generator: torch.Generator) -> int | None:
     """Decide where an image of class y goes, and note it in `slots_of` (slots in ascending order, by class).
 
-    Algorithm 1, with k = `size` and k_c = k / (number of classes met, y included): the image is dropped if its class has k_c or
+    With k = `size` and k_c = k / (number of classes met, y included): the image is dropped if its class has k_c or
     more. Else it takes a free slot; if there is none, the slot of a random image of the largest class (the lowest label of
     several).
 

@@ -1,5 +1,6 @@
 """An experiment's YAML file: rows x columns x grid x seeds, and what a file that is wrong gets."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -166,6 +167,79 @@ def test_a_wrong_command_line_names_the_row(row, says, load):
     """A plan resolves every command line: what is wrong is named with its row before anything runs."""
     with pytest.raises(ValueError, match=rf"table, row 'X'.*{says}"):
         plan(load({"rows": [*ROWS, row]}))
+
+
+# -- scales ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def scaled(tmp_path):
+    """Return a function from an experiment's content and a scale's to the experiment at that scale."""
+
+    def loaded(content, scale):
+        (tmp_path / "table.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+        (tmp_path / "small.yaml").write_text(scale if isinstance(scale, str) else yaml.safe_dump(scale))
+        return load_experiment(tmp_path / "table.yaml", str(tmp_path / "small.yaml"))
+
+    return loaded
+
+
+def test_a_scale_replaces_values_and_adds_flags(scaled):
+    """Each value by itself, even where two change places; flags of the scale win; rows go elsewhere, the paper's stay out."""
+    content = {"title": "T", "seeds": 15, "results": "rows.csv", "note": "n.", "common": {"dataset": "big", "lr": 1}, "rows": ROWS}
+    scale = {
+        "title": "small {title}", "seeds": 2, "note": "m.", "common": {"lr": 2},
+        "replace": {"dataset": {"big": "small", "small": "big"}, "buffer_size": {5: 1}},
+    }  # fmt: skip
+    found = scaled(content, scale)
+    assert (found.title, found.seeds, found.results, found.paper, found.note) == ("small T", (0, 1), None, "", "m. n.")
+    assert words(found.cells[0]) == {"--dataset": "small", "--lr": "2", "--model": "er"}
+
+
+@pytest.mark.parametrize(
+    ("scale", "says"),
+    [
+        ({"sedes": 2}, "did you mean seeds"),
+        ({"seeds": -1}, "seeds -1"),
+        ({"replace": {"dataset": "small"}}, "replace"),
+        ({"common": ["lr"]}, "common"),
+    ],
+)
+def test_a_wrong_scale_is_named(scale, says, scaled):
+    """Unknown key, bad seeds, a replacement that is no mapping."""
+    with pytest.raises(ValueError, match=says):
+        scaled({"rows": ROWS}, scale)
+
+
+def test_an_unknown_scale_names_those_there_are(load, tmp_path):
+    """`--scale tny`."""
+    load({"rows": ROWS})
+    with pytest.raises(ValueError, match="there are: tiny"):
+        load_experiment(tmp_path / "table.yaml", "tny")
+
+
+@pytest.mark.parametrize(("key", "value"), [("show", "table"), ("show", ["tabel"]), ("order", "first")])
+def test_a_wrong_way_of_showing_is_named(key, value, load):
+    """`show` is a list of what there is, `order` a number."""
+    with pytest.raises(ValueError, match=f"{key}: "):
+        load({"rows": ROWS, key: value})
+
+
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
+def test_every_experiment_resolves_at_the_tiny_scale(path):
+    """All on the bundled digits, two seeds."""
+    runs = plan(load_experiment(path, "tiny"))
+    assert {run.args.dataset for run in runs} == {"seq-digits"}
+    assert {run.seed for run in runs} == {0, 1}
+
+
+def test_every_experiment_of_the_paper_has_its_script():
+    """`bash scripts/<name>.sh` runs experiments/<name>.yaml, and scripts/reproduce.sh runs all whose rows are committed."""
+    names = {path.stem for path in EXPERIMENTS if load_experiment(path).results}
+    for name in names:
+        assert f'experiment.sh" {name} ' in (ROOT / "scripts" / f"{name}.sh").read_text(encoding="utf-8")
+    (listed,) = re.findall(r"for name in (.*); do", (ROOT / "scripts" / "reproduce.sh").read_text(encoding="utf-8"))
+    assert set(listed.split()) == names
 
 
 # -- the files that are shipped --------------------------------------------------------------------------------------------

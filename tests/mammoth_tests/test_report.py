@@ -2,21 +2,24 @@
 
 import math
 import os
+import shutil
 import subprocess
 import sys
 
 import pytest
 import yaml
 
-from mammoth import results
-from mammoth.experiments import Experiment, load_experiment
+from mammoth import results, sweep
+from mammoth.experiments import Cell, Experiment, load_experiment
+from mammoth.report import published
 from mammoth.report.__main__ import main
 from mammoth.report.figures import accuracy_curves, curve
 from mammoth.report.stats import t_interval
 from mammoth.report.tables import FORMATS, build, format_interval
-from mammoth.sweep import plan
+from mammoth.sweep import digest_for, plan
 from utils.yaml_files import ROOT
 
+COLUMNS = {"table_short": "MS=500", "acc_curves": "CIFAR-10 MS=500", "variation": "CIFAR-10"}
 FIELDS = dict.fromkeys(results.FIELDS, "")
 
 
@@ -40,7 +43,8 @@ def row(label, seed, class_il, column="-", **more):
 
 def table_of(*rows, columns=("-",)):
     """The experiment of these labels."""
-    return Experiment("table", "A title", (0,), None, tuple(rows), tuple(columns), ())
+    cells = tuple(Cell(label, column, ()) for label in rows for column in columns)
+    return Experiment("table", "A title", (0,), None, tuple(rows), tuple(columns), cells)
 
 
 def text_of(experiment, rows, setting="class_il", form="text"):
@@ -121,6 +125,27 @@ def test_no_format_ever_says_nan(form):
     assert "None" not in text
     for number in ("62.00", "4.9", "36.00", "9.9", "70.25", "92.50"):
         assert number in text
+
+
+def test_latex_escapes_what_would_be_a_command():
+    """Every character with a meaning in LaTeX, in a label and in a title."""
+    odd = r"M^l_1 & 5 % of {$x$} #2 ~ \a <b>"
+    text = text_of(table_of(odd), [row(odd, 0, [[1.0]])], form="tex")
+    expected = r"M\textasciicircum{}l\_1 \& 5 \% of \{\$x\$\} \#2 \textasciitilde{} \textbackslash{}a \textless{}b\textgreater{}"
+    assert expected in text
+
+
+@pytest.mark.skipif(not shutil.which("pdflatex"), reason="no pdflatex here (Debian: texlive-latex-recommended)")
+def test_latex_compiles(tmp_path):
+    """All published tables, and one with odd labels, in a document of their own."""
+    odd = r"M^l_1 & 5 % of {$x$} #2 ~ \a <b>"
+    tables = [build(item.experiment, item.rows, setting) for item in published.all_published() for setting in item.settings]
+    body = "\n".join(FORMATS["tex"](table) for table in (*tables, build(table_of(odd), [row(odd, 0, [[1.0]])])))
+    head = r"\documentclass{article}\usepackage{booktabs}\usepackage[T1]{fontenc}\begin{document}"
+    (tmp_path / "tables.tex").write_text(f"{head}\n{body}\n\\end{{document}}\n", encoding="utf-8")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "tables.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, errors="replace")
+    assert done.returncode == 0, done.stdout[-500:]
 
 
 def test_columns_stand_side_by_side():
@@ -273,6 +298,79 @@ def test_wrong_input_ends_with_two(words, says, experiment, capsys):
     assert err.startswith("error: ")
     assert says.format(path=experiment) in err
     assert len(err.splitlines()) <= 2
+
+
+# -- rows of older code, rows of other sweeps, scales ------------------------------------------------------------------------------
+
+
+def write_own_rows(path, file, stale_seeds=(), seeds=(0, 1, 2)):
+    """Write rows of the file's own runs; those of some seeds are of other code than today's."""
+    runs = plan(load_experiment(path), seeds)
+    digests = {run.seed: "older" if run.seed in stale_seeds else digest_for(run.args) for run in runs}
+    rows = [{**THREE[run.seed], "row": run.cell.row, "run_id": run.args.run_id, "source_digest": digests[run.seed]} for run in runs]
+    results.write_rows(file, rows)
+
+
+def test_rows_of_older_code_are_not_mixed_in_unasked(experiment, tmp_path, capsys):
+    """Refused with what to do; kept or dropped when asked, and a table of both says so; all of older code is no mixture."""
+    write_own_rows(experiment, tmp_path / "rows.csv", stale_seeds=(2,))
+    assert main(["tables", str(experiment)]) == 2
+    err = capsys.readouterr().err
+    assert "1 of 3 rows are of older code (ER - seed 2)" in err
+    assert "--stale keep" in err
+    assert len(err.splitlines()) == 2
+    assert main(["tables", str(experiment), "--stale", "keep"]) == 0
+    out = capsys.readouterr().out
+    assert "62.00 ± 4.97 (3)" in out
+    assert "mixed: 1 of these runs" in out
+    assert main(["tables", str(experiment), "--stale", "drop"]) == 0
+    assert "61.00 ± 12.71 (2)" in capsys.readouterr().out
+    write_own_rows(experiment, tmp_path / "rows.csv", stale_seeds=(0, 1, 2))
+    assert main(["tables", str(experiment)]) == 0
+    assert "mixed" not in capsys.readouterr().out
+
+
+def test_an_experiment_shows_the_runs_of_another(experiment, tmp_path):
+    """A run in a file beside: the row gets the labels of the experiment that asks; of two rows of one run the later counts."""
+    write_own_rows(experiment, tmp_path / "rows.csv")
+    other = tmp_path / "other.yaml"
+    other.write_text(
+        f"results: {tmp_path}/other.csv\nshow: [curves]\ncolumns:\n  - {{label: A}}\nrows:\n  - {{label: Replay, model: er}}\n"
+    )
+    found = published.read(other)
+    assert [(entry["row"], entry["column"], entry["stale"]) for entry in found.rows] == [("Replay", "A", False)] * 3
+    assert found.settings == ()
+    again = [{**entry, "class_il": [[1.0]], "started": "2999"} for entry in results.read_rows(tmp_path / "rows.csv")]
+    results.write_rows(tmp_path / "other.csv", again[:1])
+    assert next(entry["class_il"] for entry in published.read(experiment).rows) == [[1.0]]
+
+
+def test_a_row_of_a_cell_that_is_not_asked_for_says_nothing():
+    """Where a row does not fill a column there is a dash, not `not run`."""
+    asked = Experiment("t", "T", (0,), None, ("ER", "SGD"), ("a", "b"), (Cell("ER", "a", ()), Cell("SGD", "b", ())))
+    verdicts = {
+        (label, head[0]): entry.verdict for label, line in build(asked, []).lines for head, entry in zip("aabb", line, strict=True)
+    }
+    assert verdicts == {("ER", "a"): "not run (0/1)", ("ER", "b"): "", ("SGD", "a"): "", ("SGD", "b"): "not run (0/1)"}
+
+
+def test_a_scale_sends_small_runs_the_whole_way(tmp_path, capsys):
+    """Three published experiments at a scale: runs, tables, figures, page; nothing of the paper beside them."""
+    scale = (ROOT / "experiments" / "scales" / "tiny.yaml").read_text(encoding="utf-8")
+    (tmp_path / "small.yaml").write_text(scale.replace("{results_path:", f"{{n_iters: 6, base_path: {tmp_path}, results_path:"))
+    words = ("--scale", str(tmp_path / "small.yaml"))
+    for name, only in (("table_short", "er-ace,er"), ("variation", "er"), ("acc_curves", "er-ace,er")):
+        path = str(ROOT / "experiments" / f"{name}.yaml")
+        assert sweep.main(["run", path, *words, "--only", only, "--columns", COLUMNS[name], "--jobs", "1"]) == 0
+    assert "4 runs, 4 skipped" in capsys.readouterr().out  # the curves are those of the table's runs
+    for what in ("tables", "figures", "page", "claims"):
+        assert main([what, *words]) == 0
+    out = capsys.readouterr().out
+    assert "[tiny" in out
+    assert "paper 46.2" not in out
+    made = {path.name for path in (tmp_path / "results" / "tiny").iterdir()}
+    assert {"table_short.csv", "acc_curves-curves.png", "variation-1-er-cifar-10-rr-histogram.png", "report.html"} <= made
+    assert "no number here is the paper" in (tmp_path / "results" / "tiny" / "report.html").read_text(encoding="utf-8")
 
 
 def test_as_a_process(tmp_path):

@@ -158,7 +158,7 @@ def test_batch_num_is_the_number_of_steps(resolve, monkeypatch, steps):
 
 
 def test_it_learns(go):
-    """One pass over the digits: 92.1, 85.6 and 87.0 for seeds 0 to 2; plain training reaches 19."""
+    """One pass over the digits: 89.3, 81.4 and 80.4 for seeds 0 to 2; plain training reaches 19."""
     matrix = go("--model", "gss", "--seed", "0")["class_il"]
     assert sum(matrix[-1]) / 5 > 75
 

@@ -48,7 +48,7 @@ def gradient(model, loss):
 
 def test_the_cross_entropys_gradient_stays_when_the_anchors_is_added(resolve):
     """One step by hand: theta - lr (grad CE + lambda grad mean (f(e) - f_theta'(e))^2), theta' = theta - lr grad CE."""
-    model, (inputs, labels, raw) = after_a_task(resolve, "--buffer_size", "6", "--hal_lambda", "5")
+    model, (inputs, labels, raw) = after_a_task(resolve, "--buffer_size", "6", "--hal_lambda", "5", "--replay_forward", "joint")
     images, targets = model.buffer.get_all_data(model.transform)
     start, lr = model.net.get_params().detach().clone(), model.args.lr
     own = gradient(model, F.cross_entropy(model.net(torch.cat([inputs, images])), torch.cat([labels, targets])))
@@ -120,8 +120,8 @@ def test_fine_tuned_network_is_one_step_away(resolve, monkeypatch):
 
 
 def test_without_anchors_it_is_er(resolve):
-    """Before the first task's end, and with a weight of zero, the weights are those of ER with a joint forward pass."""
-    ends, replay = {}, ("--replay_forward", "joint", "--replay_from_task", "1", "--replay_current", "1")
+    """Before the first task's end, and with a weight of zero, the weights are those of ER on the whole memory."""
+    ends, replay = {}, ("--replay_from_task", "1", "--replay_current", "1")
     for name, *flags in (("er", *replay), ("hal", "--hal_lambda", "0")):
         parts = build(resolve("--model", name, *flags))
         for _ in range(2):
@@ -132,6 +132,6 @@ def test_without_anchors_it_is_er(resolve):
 
 
 def test_it_learns(go):
-    """One pass over the digits: 91.2, 82.0 and 87.9 for seeds 0 to 2; plain training reaches 19."""
+    """One pass over the digits: 89.9, 74.1 and 86.2 for seeds 0 to 2; plain training reaches 19."""
     matrix = go("--model", "hal", "--seed", "0")["class_il"]
     assert sum(matrix[-1]) / 5 > 70

@@ -1,6 +1,6 @@
 """Rows, experiments and recorded variations made by hand for the tests of the report."""
 
-from mammoth.experiments import Experiment
+from mammoth.experiments import Cell, Experiment
 from mammoth.results import FIELDS
 from mammoth.variation import EDGES
 
@@ -23,7 +23,8 @@ def three_seeds(label, column="-", shift=0.0):
 
 def experiment(*rows, columns=("-",), references=(), title="A title", name="made"):
     """Return an experiment of these rows and columns."""
-    return Experiment(name, title, (0, 1, 2), None, tuple(rows), tuple(columns), (), references=references)
+    cells = tuple(Cell(row, column, ()) for row in rows for column in columns)
+    return Experiment(name, title, (0, 1, 2), None, tuple(rows), tuple(columns), cells, references=references)
 
 
 def variation(label, seed=0, tasks=5, column="-", layers=3, scale=1.0):
