@@ -139,6 +139,7 @@ def get_dataset(args: Namespace) -> ContinualDataset:
 
 
 __all__ = [
-    "ContinualDataset", "add_datasets_path", "added_folder", "config_path", "configs_folder", "get_config_names", "get_dataset", "get_dataset_class", "get_dataset_names",
+    "ContinualDataset", "add_datasets_path", "added_folder", "config_path", "configs_folder", "get_config_names", "get_dataset",
+    "get_dataset_class", "get_dataset_names",
     "read_config", "register_dataset",
 ]  # fmt: skip

@@ -14,6 +14,7 @@ from torch import Tensor
 from backbone import get_backbone
 from datasets import ContinualDataset, get_dataset
 from mammoth import records
+from mammoth.fitting import enough_after_epoch, make_early_stopping
 from mammoth.records import Record
 from mammoth.variation import VariationRecorder
 from models import ContinualModel, added_folder, get_model
@@ -83,6 +84,7 @@ def build(args: Namespace) -> Parts:
     """
     conf.set_random_seed(args.seed)
     conf.base_path(args.base_path)
+    torch.set_float32_matmul_precision(("highest", "high", "medium")[args.code_optimization])
     dataset = get_dataset(args)
     with randomness.initialisation():
         backbone = get_backbone(args)
@@ -123,6 +125,7 @@ def train_task(parts: Parts) -> None:
     steps = args.n_iters or len(dataset.train_loader) * epochs
     scheduler = get_scheduler(model, args, reload_optim=True, span=steps if args.scheduler_mode == "iter" else epochs)
     bar = TaskBar(steps, dataset.current_task + 1, dataset.n_training_tasks, bool(args.non_verbose))
+    stopping = make_early_stopping(args)
     try:
         for epoch in range(epochs):
             model.meta_begin_epoch(epoch, dataset)
@@ -130,9 +133,13 @@ def train_task(parts: Parts) -> None:
             if scheduler is not None and args.scheduler_mode == "epoch":
                 scheduler.step()
             model.meta_end_epoch(epoch, dataset)
+            if enough_after_epoch(model, dataset, epoch, stopping):
+                break
     finally:
         bar.close()
     watch.check()
+    if stopping is not None:
+        stopping.restore(model.net)
     model.meta_end_task(dataset)
 
 
@@ -165,8 +172,20 @@ def train(model: ContinualModel, dataset: ContinualDataset, args: Namespace, rec
         spent["steps"] += model.task_iteration
         record["provenance"].update({name: round(value, 2) for name, value in spent.items()})
         record.add_stage(*accuracies, found.confusion, diagnostics)
+        if args.eval_future and not dataset.joint:
+            record.content.setdefault("future", []).append(_future_accuracies(model, dataset))
     if args.enable_other_metrics:
         record.update(forward_transfer=forward_transfer(before, _untrained_accuracies(args, dataset)[1:]))
+
+
+def _future_accuracies(model: ContinualModel, dataset: ContinualDataset) -> list[float]:
+    """Return the accuracy over all outputs on each task that is still to come, in percent."""
+    coming = range(len(dataset.test_loaders), dataset.N_TASKS)
+    seen = list(dataset.test_loaders)
+    dataset.test_loaders += [dataset.test_loader(task) for task in coming]
+    found = evaluate_tasks(model, dataset, coming, all_outputs=True)
+    dataset.test_loaders[:] = seen
+    return found.class_il
 
 
 def _untrained_accuracies(args: Namespace, dataset: ContinualDataset) -> list[float]:

@@ -41,6 +41,7 @@ BUNDLED_NOTICE = (
 )
 ONE_EPOCH_NOTICE = "--n_epochs 1 alone changes the number of passes; the paper's online protocol is --dataset_config online"
 MEMORY_FLAGS = ("buffer_size", "buffer_per_class", "minibatch_size")
+REPLACED = {"transform_type": "the images' transform is TRANSFORM in a benchmark's YAML file; give one with --dataset_config FILE"}
 MODEL_CONFIGS = ROOT / "models" / "config"
 
 
@@ -190,6 +191,9 @@ def choose(argv: list[str]) -> Choice:
         raise ValueError(f"--model is missing; {nearest('', models.get_model_names())}")
     model = models.get_model_class(asked.model)
     notices += [] if asked.dataset else [BUNDLED_NOTICE]
+    if "--load_best_args" in argv:
+        asked.model_config = "best"
+        notices.append("--load_best_args is old: --model_config best says the same")
     dataset = get_dataset_class(asked.dataset or BUNDLED)
     name = canonical(dataset.NAME)
     facts, flags = read_config(name, asked.dataset_config)
@@ -242,6 +246,7 @@ def resolve(argv: list[str]) -> Settings:
     if asks_for_help(argv):
         return Settings(Namespace(help=True), parser, choice.notices)
     _refuse_memory_flags(parser, choice.model.NAME, argv)
+    _refuse_replaced_flags(parser, argv)
     args = parser.parse_strictly(argv)
     _take_over(args, choice)
     given = {word[2:].split("=", 1)[0] for word in argv if word.startswith("--")}
@@ -249,6 +254,7 @@ def resolve(argv: list[str]) -> Settings:
     if args.n_epochs == 1 and "n_epochs" in given and choice.protocol == "offline":
         if "online" in get_config_names(choice.dataset_name):
             choice.notices.append(ONE_EPOCH_NOTICE)
+    _settle_upstreams_flags(args, choice.notices)
     args.run_id = records.run_id(args, engine_defaults)
     return Settings(args, parser, choice.notices)
 
@@ -271,14 +277,18 @@ def _take_over(args: Namespace, choice: Choice) -> None:
     args.backbone, args.protocol = canonical(choice.backbone), choice.protocol
     if choice.facts:
         args.facts = hashlib.sha256(json.dumps(choice.facts, sort_keys=True).encode()).hexdigest()[:8]
-    args.models_path, args.datasets_path = (os.pathsep.join(paths or []) or None for paths in (args.models_path, args.datasets_path))
+    args.models_path, args.datasets_path = (
+        os.pathsep.join(paths or []) or None for paths in (args.models_path, args.datasets_path)
+    )
     for name, folder, cls in (
         ("method_file", models.added_folder(choice.model), choice.model),
         ("dataset_file", datasets.added_folder(choice.dataset), choice.dataset),
     ):
         if folder is not None:
             setattr(args, name, hashlib.sha256(Path(inspect.getfile(cls)).read_bytes()).hexdigest()[:8])
-    args.num_classes = choice.fact("N_CLASSES")
+    if args.num_classes is not None and args.num_classes < choice.fact("N_CLASSES"):
+        raise ValueError(f"--num_classes {args.num_classes}: {args.dataset} has {choice.fact('N_CLASSES')}; give that or more")
+    args.num_classes = args.num_classes or choice.fact("N_CLASSES")
     args.input_height, args.input_channels = choice.fact("SIZE")[0], choice.fact("SIZE")[2]
 
 
@@ -312,6 +322,14 @@ def _checked(parser: Parser, values: dict[str, Any], path: Path | None, ignored:
     return {name: convert(actions[name], value, str(path)) for name, value in values.items() if name in actions}
 
 
+def _refuse_replaced_flags(parser: Parser, argv: list[str]) -> None:
+    """Raise ValueError for a flag of upstream Mammoth that something else stands for here."""
+    for word in argv:
+        flag = word.split("=", 1)[0].removeprefix("--")
+        if flag in REPLACED and flag not in actions_by_name(parser):
+            raise ValueError(f"--{flag}: {REPLACED[flag]}")
+
+
 def _refuse_memory_flags(parser: Parser, model: str, argv: list[str]) -> None:
     known = actions_by_name(parser)
     for name in MEMORY_FLAGS:
@@ -335,6 +353,26 @@ def _settle(args: Namespace, parser: Parser, given: set[str]) -> None:
         args.n_epochs = 1
     if args.seed is None:
         args.seed = secrets.randbits(31)
+
+
+def _settle_upstreams_flags(args: Namespace, notices: list[str]) -> None:
+    """Refuse what upstream Mammoth's flags ask for and cannot be had here; say in a line what has no effect."""
+    if args.distributed != "no":
+        raise ValueError(
+            f"--distributed {args.distributed}: a run has one device here; to use several, run a sweep (mammoth.sweep)"
+        )
+    if args.code_optimization == 3:
+        raise ValueError("--code_optimization 3: torch.compile is not used here (networks change between tasks); use 2")
+    if args.fitting_mode == "time":
+        raise ValueError("--fitting_mode time: never implemented in Mammoth either; use epochs, iters or early_stopping")
+    if args.fitting_mode == "iters" and args.n_iters is None:
+        raise ValueError("--fitting_mode iters needs --n_iters")
+    if args.fitting_mode == "early_stopping" and not args.validation:
+        raise ValueError("--fitting_mode early_stopping needs held-out images: give --validation, for example 10")
+    if args.label_perc != 1 and args.label_perc_by_class != 1:
+        raise ValueError("--label_perc_by_task and --label_perc_by_class exclude each other: give one")
+    if args.num_workers:
+        notices.append(f"--num_workers {args.num_workers} has no effect: the images are in memory, and no process loads them")
 
 
 def _settle_memory(args: Namespace, given: set[str]) -> None:

@@ -81,11 +81,15 @@ def fill_buffer(
     buffer.buffer_size = dataset.args.buffer_size
     share = -(-buffer.buffer_size // groups) if extend_equalize_buffer else buffer.buffer_size // groups
     if share < 1:
-        raise ValueError(f"--buffer_size {buffer.buffer_size} is less than one image for each of {groups} classes; give {groups} or more")
+        raise ValueError(
+            f"--buffer_size {buffer.buffer_size} is less than one image for each of {groups} classes; give {groups} or more"
+        )
     buffer.buffer_size = max(buffer.buffer_size, share * groups) if extend_equalize_buffer else buffer.buffer_size
     if not buffer.is_empty():
         _trim(buffer, share, dataset.SETTING == "domain-il", past_last)
-    _add_newest(buffer, dataset, t_idx, net if use_herding or "logits" in wanted else None, use_herding, wanted, share, normalize_features)
+    _add_newest(
+        buffer, dataset, t_idx, net if use_herding or "logits" in wanted else None, use_herding, wanted, share, normalize_features
+    )
 
 
 def _trim(buffer: Any, share: int, by_task: bool, classes: int) -> None:

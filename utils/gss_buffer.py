@@ -1,4 +1,4 @@
-"""GSS-greedy's memory (Aljundi et al. 2019, arXiv 1903.08671, algorithm 2). Here for upstream's gss, which imports it by this name."""
+"""GSS-greedy's memory (Aljundi et al. 2019, arXiv 1903.08671, algorithm 2). Here for upstream's gss."""
 
 from typing import Any
 
@@ -38,7 +38,9 @@ class Buffer(RowBuffer):
         """Forget the stored rows' gradients, which are those of an older network."""
         self.cache = {}
 
-    def get_data(self, size: int, transform: Any = None, give_index: bool = False, random: bool = False, device: Any = None) -> Any:
+    def get_data(  # type: ignore[override]  # the signature that upstream's gss calls
+        self, size: int, transform: Any = None, give_index: bool = False, random: bool = False, device: Any = None
+    ) -> Any:
         """Return `(examples, labels)`, and their slots if `give_index`: the next ones of the pass, or random ones."""
         if random:
             slots = randomness.distinct_indices(len(self), size, randomness.generator("gss"))
@@ -48,7 +50,7 @@ class Buffer(RowBuffer):
         rows = self.get_data_by_index(slots, transform, device)
         return (*rows, slots) if give_index else rows
 
-    def add_data(self, examples: Tensor, labels: Tensor | None = None, **columns: Any) -> None:
+    def add_data(self, examples: Tensor, labels: Tensor | None = None, **columns: Any) -> None:  # type: ignore[override]
         """Offer a batch of images (batch, channels, height, width) and labels (batch,)."""
         assert labels is not None
         shown = self.get_data(min(self.minibatch_size, len(self)), give_index=True, random=True) if len(self) else None

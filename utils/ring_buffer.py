@@ -1,4 +1,4 @@
-"""A memory with an equal share for each task, each share a ring. Here for upstream's methods (hal), which import it by this name."""
+"""A memory with an equal share for each task, each share a ring. Here for upstream's hal, which imports it."""
 
 from typing import Any
 
@@ -23,7 +23,9 @@ class RingBuffer(Buffer):
         super().__init__(buffer_size, device=device)
         self.buffer_portion_size = buffer_size // n_tasks
         if self.buffer_portion_size < 1:
-            raise ValueError(f"--buffer_size {buffer_size}: each of the {n_tasks} tasks needs a row of its own; give {n_tasks} or more")
+            raise ValueError(
+                f"--buffer_size {buffer_size}: each of the {n_tasks} tasks needs a row of its own; give {n_tasks} or more"
+            )
         self.task_number = 0
         self.filled: list[int] = []
 
@@ -39,9 +41,12 @@ class RingBuffer(Buffer):
         super().empty()
         self.filled = []
 
-    def add_data(self, examples: Tensor, labels: Tensor | None = None, **columns: Tensor | None) -> None:
+    def add_data(
+        self, examples: Tensor, labels: Tensor | None = None, logits: Tensor | None = None, task_labels: Tensor | None = None,
+        attention_maps: Tensor | None = None, true_labels: Tensor | None = None, sample_selection_scores: Tensor | None = None,
+    ) -> None:  # fmt: skip
         """Store a batch in the current task's share. `examples`: (batch, ...); labels and others: (batch, ...)."""
-        given = {"examples": examples, "labels": labels, **columns}
+        given = {"examples": examples, "labels": labels, "logits": logits, "task_labels": task_labels, "true_labels": true_labels}
         start = self.task_number * self.buffer_portion_size
         turns = range(self.num_seen_examples, self.num_seen_examples + len(examples))
         kept = {start + turn % self.buffer_portion_size: row for row, turn in enumerate(turns)}

@@ -33,7 +33,9 @@ def upstream_class(upstream, stem):
     spec = importlib.util.spec_from_file_location(f"upstream_{stem}", upstream / "models" / f"{stem}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    cls = next(value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__ and hasattr(value, "NAME"))
+    cls = next(
+        value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__ and hasattr(value, "NAME")
+    )
     name = f"upstream-{stem}"
     register_model(name)(type(cls.__name__, (cls,), {"NAME": name, "__module__": cls.__module__}))
     return name

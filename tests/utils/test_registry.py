@@ -232,7 +232,7 @@ def test_an_added_file_that_does_not_load_hurts_nobody_else(package, tmp_path):
     registry.add_folder(folder_of(tmp_path / "mine", {"broken.py": "import absent_package", "c.py": good("c")}))
     assert isinstance(registry.entries()["broken"], ModuleNotFoundError)
     assert registry.get("c").NAME == "c"
-    with pytest.raises(ValueError, match="broken.*absent_package"):
+    with pytest.raises(ValueError, match=r"broken.*absent_package"):
         registry.get("broken")
 
 
