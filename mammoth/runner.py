@@ -17,10 +17,12 @@ from mammoth import records
 from mammoth.fitting import enough_after_epoch, make_early_stopping
 from mammoth.records import Record
 from mammoth.variation import VariationRecorder
+from mammoth.watch import Tracker
 from models import ContinualModel, added_folder, get_model
 from utils import conf, randomness
+from utils.checkpoints import checkpoint_path, save_checkpoint
 from utils.evaluate import evaluate_tasks
-from utils.loggers import LOG, print_accuracies
+from utils.loggers import LOG, append_logs, print_accuracies
 from utils.metrics import forward_transfer
 from utils.schedulers import get_scheduler
 from utils.status import TaskBar
@@ -45,15 +47,18 @@ class Parts(NamedTuple):
 
 
 class LossWatch:
-    """Stops the run at the first loss that is not finite, without waiting for a GPU at each step."""
+    """Stops the run at the first loss that is not finite, without waiting for a GPU at each step; shows losses to a tracker."""
 
-    def __init__(self, model: ContinualModel, task: int) -> None:
+    def __init__(self, model: ContinualModel, task: int, tracker: Tracker | None = None) -> None:
         self.model = model
         self.task = task
+        self.tracker = tracker
         self._pending: list[tuple[int, dict[str, Any]]] = []
 
     def look(self, observed: dict[str, Any]) -> None:
         """Note a step's losses; check them now, or every `CHECK_EVERY` steps if they live on a GPU."""
+        if self.tracker is not None:
+            self.tracker.losses(observed)
         loss = observed["loss"]
         if not isinstance(loss, Tensor):
             loss = torch.tensor(float(loss))
@@ -113,13 +118,13 @@ def train_epoch(parts: Parts, epoch: int, watch: LossWatch, bar: TaskBar, schedu
             scheduler.step()
 
 
-def train_task(parts: Parts) -> None:
+def train_task(parts: Parts, tracker: Tracker | None = None) -> None:
     """Train on the task whose loaders were made last: begin, all epochs, end."""
     model, dataset = parts
     args = model.args
     model.net.train()
     model.meta_begin_task(dataset)
-    watch = LossWatch(model, dataset.current_task)
+    watch = LossWatch(model, dataset.current_task, tracker)
     assert dataset.train_loader is not None
     epochs = args.n_epochs if args.n_iters is None else -(-args.n_iters // len(dataset.train_loader))
     steps = args.n_iters or len(dataset.train_loader) * epochs
@@ -143,7 +148,7 @@ def train_task(parts: Parts) -> None:
     model.meta_end_task(dataset)
 
 
-def train(model: ContinualModel, dataset: ContinualDataset, args: Namespace, record: Record) -> None:
+def train(model: ContinualModel, dataset: ContinualDataset, args: Namespace, record: Record, tracker: Tracker) -> None:
     """Go through the tasks, evaluating after each, into the record."""
     parts = Parts(model, dataset)
     tasks = dataset.n_training_tasks
@@ -155,7 +160,7 @@ def train(model: ContinualModel, dataset: ContinualDataset, args: Namespace, rec
         started = time.perf_counter()
         if args.enable_other_metrics and task > 0:
             before += evaluate_tasks(model, dataset, range(task, task + 1)).class_il
-        train_task(parts)
+        train_task(parts, tracker)
         trained = time.perf_counter()
         if recorder is not None:
             recorder.end_task(model.net)
@@ -174,6 +179,7 @@ def train(model: ContinualModel, dataset: ContinualDataset, args: Namespace, rec
         record.add_stage(*accuracies, found.confusion, diagnostics)
         if args.eval_future and not dataset.joint:
             record.content.setdefault("future", []).append(_future_accuracies(model, dataset))
+        tracker.evaluation(*accuracies, diagnostics)
     if args.enable_other_metrics:
         record.update(forward_transfer=forward_transfer(before, _untrained_accuracies(args, dataset)[1:]))
 
@@ -204,8 +210,21 @@ def prepare(args: Namespace, command: list[str]) -> tuple[Parts, Record]:
         InputError: the arguments do not fit, the data are missing or corrupt, or the results folder cannot be written.
     """
     try:
-        records.check_writable(args)
         parts = build(args)
+    except (ValueError, OSError) as error:
+        LOG.debug("the cause:", exc_info=True)
+        raise InputError(str(error)) from error
+    return parts, open_record(parts, args, command)
+
+
+def open_record(parts: Parts, args: Namespace, command: list[str]) -> Record:
+    """Read the images and open the record of a run that has been built.
+
+    Raises:
+        InputError: the data are missing or corrupt, or the results folder cannot be written.
+    """
+    try:
+        records.check_writable(args)
         data = describe_data(parts.dataset)
         parts.dataset.check_tasks()
     except (ValueError, OSError) as error:
@@ -214,7 +233,15 @@ def prepare(args: Namespace, command: list[str]) -> tuple[Parts, Record]:
     record = Record(args, command)
     record.update(data=data, **describe_tasks(parts.dataset))
     record["provenance"].update(describe_machine(parts))
-    return parts, record
+    return record
+
+
+def open_tracker(args: Namespace) -> Tracker:
+    """Open the trackers that the flags ask for. Raises InputError if that cannot be done."""
+    try:
+        return Tracker(args)
+    except ValueError as error:
+        raise InputError(str(error)) from error
 
 
 def run(args: Namespace, command: list[str]) -> Record:
@@ -226,12 +253,22 @@ def run(args: Namespace, command: list[str]) -> Record:
         OSError: the record cannot be written any more.
         KeyboardInterrupt: the record is marked interrupted.
     """
-    with RunSlot() as slot:
+    with RunSlot() as slot, open_tracker(args) as tracker:
         torch.set_num_threads(choose_threads(args.threads, slot.others()))
         parts, record = prepare(args, command)
-        with record:
-            train(*parts, args, record)
+        train_and_close(parts, args, record, tracker)
     return record
+
+
+def train_and_close(parts: Parts, args: Namespace, record: Record, tracker: Tracker) -> None:
+    """Train into an open record, close it, and keep what the flags ask for: a line in logs.pyd, a checkpoint."""
+    with record:
+        train(*parts, args, record, tracker)
+    if not args.disable_log:
+        append_logs(args, record.content, records.results_folder(args))
+    if args.savecheck:
+        save_checkpoint(checkpoint_path(args), *parts)
+        LOG.info("Saving checkpoint into: %s", checkpoint_path(args))
 
 
 def describe_data(dataset: ContinualDataset) -> dict[str, Any]:

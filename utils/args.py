@@ -290,6 +290,12 @@ def add_management_args(parser: Container) -> None:
         "--disable_noisy_labels_cache", type=yes_or_no, default=0, metavar="0|1", help="taken for Mammoth's sake: there is no cache"
     )
     flag("--cache_path_noisy_labels", metavar="DIR", help="taken for Mammoth's sake: there is no cache")
+    parser.add_argument("--savecheck", type=one_of("last"), metavar="last", help="keep the trained model in a checkpoint")
+    parser.add_argument("--checkpoint_path", default="./checkpoints/", metavar="DIR", help="folder of the checkpoints")
+    parser.add_argument("--tensorboard", type=yes_or_no, default=0, metavar="0|1", help="log into the results' tensorboard/")
+    parser.add_argument("--wandb_name", metavar="NAME", help="Weights & Biases: the run's name (default: its id)")
+    parser.add_argument("--wandb_entity", metavar="NAME", help="Weights & Biases: on with --wandb_project (or WANDB_ENTITY)")
+    parser.add_argument("--wandb_project", metavar="NAME", help="Weights & Biases: on with --wandb_entity (or WANDB_PROJECT)")
 
 
 MANAGEMENT = (
@@ -309,6 +315,12 @@ MANAGEMENT = (
     "load_best_args",
     "disable_noisy_labels_cache",
     "cache_path_noisy_labels",
+    "savecheck",
+    "checkpoint_path",
+    "tensorboard",
+    "wandb_name",
+    "wandb_entity",
+    "wandb_project",
     "data_path",  # a benchmark's own: what is found there is among its facts
     "class_order",
 )

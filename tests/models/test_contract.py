@@ -1,17 +1,21 @@
 """What every method in the registry must do, whatever it is: run, repeat itself, and mean its flags."""
 
 import math
+from argparse import ArgumentParser
 
 import pytest
 import torch
 import yaml
 
 import models
+from backbone import backbone_flags, get_backbone_names
 from mammoth import runner, settings
 from models import ContinualModel
+from utils.args import actions_by_name, add_experiment_args
 
 METHODS = sorted(models.get_model_names())
 SHORT = ("--debug_mode", "1", "--stop_after", "2")
+FASTER = {"gdumb": ("--fitting_epochs", "2")}  # where a run is not in debug mode; the default is 256
 
 
 def own_flags(method: str) -> list[str]:
@@ -98,7 +102,7 @@ def test_two_tasks(method, train):
 @pytest.mark.parametrize("method", METHODS)
 def test_losses_leave_no_graph_behind(method, train):
     """What `observe` returns holds no autograd graph: a watch over many steps must not keep their activations."""
-    _, _, losses = train("--model", method, "--n_iters", "2", "--stop_after", "2")
+    _, _, losses = train("--model", method, "--n_iters", "2", "--stop_after", "2", *FASTER.get(method, ()))
     assert not any(value.requires_grad for step in losses for value in step.values() if isinstance(value, torch.Tensor))
 
 
@@ -125,7 +129,7 @@ def test_uneven_tasks_one_image_a_step_and_a_tiny_memory(method, train, tmp_path
     (tmp_path / "uneven.yaml").write_text(yaml.safe_dump({**facts, **flags}))
     memory = sizes(method, 3, 10) if method in REPLAYING else ()
     words = ("--model", method, "--dataset_config", str(tmp_path / "uneven.yaml"), "--n_iters", "8", *memory)
-    model, record, losses = train(*words)
+    model, record, losses = train(*words, *FASTER.get(method, ()))
     assert record["task_sizes"] == [1, 4, 5]
     assert [len(row) for row in record["class_il"]] == ([3] if record["joint"] else [1, 2, 3])
     assert all(math.isfinite(float(value)) for step in losses for value in step.values())
@@ -147,7 +151,7 @@ def test_offline_config_runs(method, train):
     """The other protocol's defaults of every method (a method without a rate of its own gets one), on more than one epoch."""
     words = ("--model", method, "--dataset_config", "offline", "--batch_size", "100", "--n_epochs", "2", "--stop_after", "2")
     has_rate = settings.resolve([*words, "--help"]).parser.get_default("lr") is not None
-    _, record, losses = train(*words, *(() if has_rate else ("--lr", "0.1")))
+    _, record, losses = train(*words, *(() if has_rate else ("--lr", "0.1")), *FASTER.get(method, ()))
     assert record["args"]["protocol"] == "offline"
     assert len(losses) == record["provenance"]["steps"] >= (2 * 15 if record["joint"] else 2 * (3 + 3))
     assert all(math.isfinite(float(value)) for step in losses for value in step.values())
@@ -261,3 +265,60 @@ def test_every_flag_matters(method, flag, value, more, train, remembered):
         remembered[key] = outcome(*train("--model", method, *SHORT, *more)[:2])
     changed = outcome(*train("--model", method, *SHORT, *more, f"--{flag}", value)[:2])
     assert not same(remembered[key], changed), f"--{flag} {value} of {method} changes nothing"
+
+
+WIDTHS = [(network, flag) for network in get_backbone_names() for flag in backbone_flags(network)]
+
+
+@pytest.mark.parametrize(("network", "flag"), WIDTHS)
+def test_every_flag_of_a_network_matters(network, flag, resolve):
+    """Another width: another number of parameters."""
+    words = ("--model", "sgd", "--backbone", network, f"--{flag}")
+    small, large = (runner.build(resolve(*words, value)).model.net.get_params() for value in ("2", "3"))
+    assert len(small) < len(large)
+
+
+WHOLE = ("--stop_after", "2")  # two tasks of 29 and 28 steps
+TWICE = (*WHOLE, "--n_epochs", "2")
+STEPPED = (*TWICE, "--lr_scheduler", "multisteplr", "--lr_milestones", "1")
+# the run, and a flag of it that gets another value than it has there
+SHARED_FLAGS: dict[str, tuple[tuple[str, ...], str]] = {
+    "seed": (SHORT, "1"),
+    "lr": (SHORT, "0.01"),
+    "batch_size": (SHORT, "5"),
+    "n_epochs": (WHOLE, "2"),
+    "n_iters": (WHOLE, "3"),
+    "optimizer": (SHORT, "adam"),
+    "optim_wd": (SHORT, "0.1"),
+    "optim_mom": (SHORT, "0.9"),
+    "optim_nesterov": ((*SHORT, "--optim_mom", "0.9"), "1"),
+    "lr_scheduler": (TWICE, "cosine"),
+    "scheduler_mode": ((*TWICE, "--lr_scheduler", "cosine"), "iter"),
+    "lr_milestones": ((*TWICE, "--lr_scheduler", "multisteplr"), "1"),
+    "sched_multistep_lr_gamma": (STEPPED, "0.5"),
+    "drop_last": (WHOLE, "1"),
+    "joint": (SHORT, "1"),
+    "eval_classes": ((*SHORT, "--lr", "0.001"), "seen"),  # hardly trained: classes to come still win
+    "validation": (SHORT, "20"),
+    "permute_classes": (SHORT, "1"),
+    "custom_class_order": (SHORT, "9,8,7,6,5,4,3,2,1,0"),
+    "custom_task_order": (SHORT, "4,3,2,1,0"),
+    "debug_mode": (WHOLE, "1"),
+    "stop_after": (("--debug_mode", "1"), "1"),
+}
+
+
+def shared_flags() -> list[str]:
+    """The flags of every run that change what is learnt or measured."""
+    parser = ArgumentParser()
+    add_experiment_args(parser)
+    return list(actions_by_name(parser))
+
+
+@pytest.mark.parametrize("flag", shared_flags())
+def test_every_shared_flag_matters(flag, train):
+    """As for the methods' own flags, with plain training."""
+    assert flag in SHARED_FLAGS, f"--{flag} is new: give it a value in SHARED_FLAGS"
+    words, value = SHARED_FLAGS[flag]
+    plain, changed = (outcome(*train("--model", "sgd", *words, *more)[:2]) for more in ((), (f"--{flag}", value)))
+    assert not same(plain, changed), f"--{flag} {value} changes nothing"
