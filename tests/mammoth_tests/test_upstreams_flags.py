@@ -1,11 +1,14 @@
 """Upstream Mammoth's flags: what they do here, and those that are refused in a line."""
 
+from argparse import ArgumentParser
+
 import pytest
 import torch
 
 from datasets.utils.label_changes import noisy, partly_unlabelled
 from mammoth.fitting import EarlyStopping
 from mammoth.runner import build
+from utils.args import add_rehearsal_args
 
 SGD = ("--model", "sgd", "--dataset", "seq-digits")
 FLAGSHIP = "--model pvbf --dataset seq-cifar10 --dataset_config online --buffer_per_class 500 --seed 0"
@@ -143,3 +146,16 @@ def test_future_tasks_are_evaluated_on_demand(go):
     found = go(*SGD, "--eval_future", "1", "--n_iters", "5")
     assert [len(row) for row in found["future"]] == [4, 3, 2, 1, 0]
     assert found["class_il"] == go(*SGD, "--n_iters", "5")["class_il"]
+
+
+def test_the_replay_batch_is_the_one_that_was_asked_for(resolve):
+    """Upstream's defect D1: it was overwritten by the batch size."""
+    args = resolve("--model", "er", "--dataset", "seq-digits", *"--buffer_size 50 --minibatch_size 7 --batch_size 10".split())
+    assert (args.minibatch_size, args.batch_size) == (7, 10)
+
+
+def test_memory_flags_go_into_a_group_without_nesting():
+    """Upstream's defect D21: a group inside a group is deprecated, and an error from Python 3.14 on."""
+    parser = ArgumentParser()
+    add_rehearsal_args(parser.add_argument_group("method"))
+    assert parser.parse_args(["--buffer_size", "5"]).buffer_size == 5
