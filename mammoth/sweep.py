@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from datasets import get_dataset_class
-from mammoth import records, results, settings
+from mammoth import confirmed, records, results, settings
 from mammoth.estimates import Estimates, duration
 from mammoth.experiments import Cell, Experiment, load_experiment, parse_seeds
 from mammoth.launchers import local, slurm
@@ -48,7 +48,7 @@ class Run:
         """Say how a run without a record stands: its committed row counts, as on a fresh clone."""
         if not self.published or self.record_path.exists():
             return "missing"
-        return "done" if self.published == digest_for(self.args) else "stale"
+        return "done" if is_current(self.published, self.args) else "stale"
 
     @property
     def name(self) -> str:
@@ -89,7 +89,7 @@ class Run:
             return self._published_state()
         if last.status == "running" and is_alive(last, self.folder):
             return "running"
-        if record and record.status == "done" and record.provenance.get("source_digest") == digest_for(self.args):
+        if record and record.status == "done" and is_current(record.provenance.get("source_digest", ""), self.args):
             return "done"
         return {"done": "stale", "running": "interrupted"}.get(last.status, last.status)
 
@@ -126,6 +126,12 @@ def digest_for(args: Namespace) -> str:
     if key not in _digests:
         _digests[key] = records.source_digest(get_model_class(args.model), get_dataset_class(args.dataset))
     return _digests[key]
+
+
+def is_current(digest: str, args: Namespace) -> bool:
+    """Whether code of this digest gives the numbers that today's would: the same digest, or one that has been confirmed to."""
+    today = digest_for(args)
+    return digest == today or confirmed.same_numbers(digest, today, confirmed.read_pairs())
 
 
 def plan(
@@ -169,7 +175,7 @@ def own_rows(experiment: Experiment, rows: Sequence[results.Row]) -> list[result
     asked = [_resolved(experiment, cell, seed, ()) for cell in experiment.cells for seed in seeds]
     found = [(run, made[run.args.run_id]) for run in asked if run.args.run_id in made]
     return [
-        {**row, "row": run.cell.row, "column": run.cell.column, "stale": row["source_digest"] != digest_for(run.args)}
+        {**row, "row": run.cell.row, "column": run.cell.column, "stale": not is_current(row["source_digest"], run.args)}
         for run, row in found
     ]
 
@@ -445,15 +451,20 @@ def parser() -> ArgumentParser:
     made.add_argument("what", choices=["plan", "run", "status", "retry", "collect"])
     made.add_argument("experiment", type=Path, help="experiments/<name>.yaml")
     made.add_argument("--scale", default="", metavar="NAME", help="a smaller experiment: tiny (on the bundled digits)")
-    made.add_argument("--seeds", default="", metavar="A:B", help="instead of the file's: a count, a range 0:3, or a list 1,5")
-    made.add_argument("--only", default="", metavar="A,B", help="these methods or rows")
-    made.add_argument("--columns", default="", metavar="A,B", help="these columns")
-    made.add_argument("--flags", default="", metavar='"..."', help="flags added to every run, such as --verify_data 0")
+    add_choice_flags(made)
     made.add_argument("--launcher", choices=["local", "slurm"], default="local", help="where runs execute")
     made.add_argument("--no_wait", action="store_true", help="return at once from SLURM; skip what another sweep has in hand")
     _add_local_flags(made.add_argument_group("on this machine"))
     _add_slurm_flags(made.add_argument_group("on SLURM"))
     return made
+
+
+def add_choice_flags(parser: Any) -> None:
+    """Add the flags that choose among an experiment's runs."""
+    parser.add_argument("--seeds", default="", metavar="A:B", help="instead of the file's: a count, a range 0:3, or a list 1,5")
+    parser.add_argument("--only", default="", metavar="A,B", help="these methods or rows")
+    parser.add_argument("--columns", default="", metavar="A,B", help="these columns")
+    parser.add_argument("--flags", default="", metavar='"..."', help="flags added to every run, such as --verify_data 0")
 
 
 def _add_local_flags(group: Any) -> None:

@@ -1,0 +1,156 @@
+"""Whether rows of older code still hold: a short run by the code that made them and by today's, compared bit for bit.
+
+    python -m mammoth.confirm experiments/<name>.yaml [--seeds 0:3] [--only pvbf] [--columns MS=500] [--flags "--verify_data 0"]
+
+A row counts as stale when anything in the code of its run has changed, though most changes leave every number as it was. This
+takes each stale cell's command line and runs its first steps once with the row's own commit, checked out in a temporary
+folder, and once with today's code. Where all that the two records hold of the numbers is equal (both accuracy matrices, the
+confusion matrices over all test images, the method's diagnostics), the pair of source digests goes into
+`experiments/confirmed.csv`, with the command that showed it; rows of the one then count as rows of the other.
+"""
+
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mammoth import records, results, sweep
+from mammoth.confirmed import Pair, add_pairs
+from mammoth.experiments import Experiment, load_experiment, parse_seeds
+from mammoth.results import Row
+from utils.args import Parser
+from utils.yaml_files import ROOT
+
+STEPS, TASKS = 30, 2
+NUMBERS = ("class_il", "task_il", "confusion", "diagnostics")
+
+
+def short_run(root: Path, argv: Sequence[str], folder: Path) -> dict[str, Any]:
+    """Run the first steps of a command line with the code in `root`, on one thread of the CPU; return its record.
+
+    Raises:
+        ValueError: the run failed; says how.
+    """
+    limits = ("--n_iters", str(STEPS), "--stop_after", str(TASKS), "--threads", "1", "--device", "cpu", "--non_verbose", "1")
+    command = [sys.executable, "main.py", *argv, *limits, "--results_path", str(folder)]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, errors="replace")
+    if done.returncode:
+        raise ValueError(f"{' '.join(command[1:])} failed in {root}: {(done.stderr.splitlines() or ['no message'])[-1]}")
+    (path,) = folder.glob("records/*/record.json")
+    return records.read_record(path)
+
+
+def checked_out(commit: str, folder: Path) -> Path:
+    """Check a commit of this project out into a new folder and return it.
+
+    Raises:
+        ValueError: there is no such commit here.
+    """
+    try:
+        for words in (["clone", "-q", "--no-checkout", str(ROOT), str(folder)], ["-C", str(folder), "checkout", "-q", commit]):
+            subprocess.run(["git", *words], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise ValueError(f"commit {commit} cannot be checked out: {getattr(error, 'stderr', '') or error}".strip()) from error
+    return folder
+
+
+def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """Return which of the numbers of two records differ."""
+    found = [name for name in NUMBERS if old[name] != new[name]]
+    return found + ["data"] * (old["data"]["fingerprint"] != new["data"]["fingerprint"])
+
+
+def compare(commit: str, argv: Sequence[str]) -> list[str]:
+    """Run a command line's first steps with a commit and with today's code; return what differs.
+
+    Raises:
+        ValueError: the commit is not here, or a run failed.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="mammoth-confirm-"))
+    try:
+        found = [
+            short_run(root, argv, folder / name) for name, root in (("old", checked_out(commit, folder / "code")), ("new", ROOT))
+        ]
+        return differences(*found)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def stale_rows(experiment: Experiment, runs: Sequence[sweep.Run]) -> list[tuple[sweep.Run, Row]]:
+    """Return the runs whose committed row is of older code that is not known to give today's numbers, with that row.
+
+    Raises:
+        ValueError: the experiment's rows are in no file that is committed.
+    """
+    if experiment.results is None:
+        raise ValueError(f"{experiment.name} has no `results:` file, so no row of it is committed; run it again instead")
+    made = {row["run_id"]: row for row in results.read_together(experiment.results)}
+    found = [(run, made[run.args.run_id]) for run in runs if run.args.run_id in made]
+    return [(run, row) for run, row in found if not sweep.is_current(row["source_digest"], run.args)]
+
+
+def confirm(experiment: Experiment, runs: Sequence[sweep.Run]) -> int:
+    """Compare each stale cell, by its first seed; note the digests by which all of their cells agree.
+
+    Returns:
+        The exit status: 1 if a cell differs or could not be compared.
+    """
+    stale = stale_rows(experiment, runs)
+    cells = {(row["source_digest"], run.cell): (run, row) for run, row in reversed(stale)}
+    agree: dict[Pair, bool] = {}
+    for run, row in reversed(cells.values()):
+        reasons = _reasons(run, row)
+        agree[_pair(run, row)] = not reasons
+        _say(f"{run.name}, commit {row['commit']}: {'no: ' + ', '.join(reasons) if reasons else 'the same numbers'}")
+    wrong = {(pair.old, pair.new) for pair, equal in agree.items() if not equal}
+    add_pairs(pair for pair in agree if (pair.old, pair.new) not in wrong)
+    left = len(stale_rows(experiment, runs))
+    _say(f"{len(stale)} rows of older code: {len(stale) - left} hold, {left} do not")
+    return 1 if left else 0
+
+
+def _reasons(run: sweep.Run, row: Row) -> list[str]:
+    """Return why a row does not hold; nothing if it does."""
+    if str(row["dirty"]) != "False":
+        return ["its code had changes that are in no commit"]
+    argv = list(run.argv)
+    if "--base_path" in argv:
+        place = argv.index("--base_path")
+        del argv[place : place + 2]
+    try:
+        return compare(row["commit"], [*argv, "--base_path", str(Path(run.args.base_path).resolve())])
+    except ValueError as error:
+        return [str(error)]
+
+
+def _pair(run: sweep.Run, row: Row) -> Pair:
+    command = f"python main.py {shlex.join(run.argv)} --n_iters {STEPS} --stop_after {TASKS}"
+    today = sweep.digest_for(run.args)
+    return Pair(row["source_digest"], today, run.args.model, run.args.dataset, row["commit"], records.versions()["torch"], command)
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+def main(argv: list[str]) -> int:
+    """Run one command line; returns the exit status."""
+    parser = Parser(prog="python -m mammoth.confirm", description="Whether rows of older code still hold: short runs, compared.")
+    parser.add_argument("experiment", type=Path, help="experiments/<name>.yaml")
+    sweep.add_choice_flags(parser)
+    try:
+        asked = parser.parse_args(argv)
+        experiment = load_experiment(asked.experiment)
+        seeds = parse_seeds(asked.seeds) if asked.seeds else ()
+        return confirm(experiment, sweep.plan(experiment, seeds, asked.only, asked.columns, tuple(shlex.split(asked.flags))))
+    except (ValueError, OSError) as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
