@@ -35,6 +35,26 @@ def get_dataset_class(name: str | Namespace) -> type[ContinualDataset]:
     return _registry.get(name.dataset if isinstance(name, Namespace) else name)
 
 
+def add_datasets_path(folder: str) -> list[str]:
+    """Look for benchmarks in a folder too, before this one; returns the names of files here that it hides.
+
+    Raises:
+        ValueError: no such folder.
+    """
+    return _registry.add_folder(folder)
+
+
+def added_folder(cls: type[ContinualDataset]) -> Path | None:
+    """Return the folder, of those added, that a benchmark comes from; None for the benchmarks here."""
+    return _registry.folder(cls)
+
+
+def configs_folder(dataset: str) -> Path:
+    """Return the folder of a benchmark's YAML files: beside its own file where that is in an added folder."""
+    added = _registry.folder(get_dataset_class(dataset))
+    return (added / "configs" if added else CONFIGS) / canonical(dataset)
+
+
 def register_dataset(name: str) -> Callable[[type[ContinualDataset]], type[ContinualDataset]]:
     """Decorate a class to make it a benchmark without a file in `datasets/`."""
     return _registry.register(name)
@@ -42,7 +62,7 @@ def register_dataset(name: str) -> Callable[[type[ContinualDataset]], type[Conti
 
 def get_config_names(dataset: str) -> list[str]:
     """Return the names that `--dataset_config` accepts for a benchmark."""
-    return config_names(CONFIGS / canonical(dataset))
+    return config_names(configs_folder(dataset))
 
 
 def config_path(dataset: str, config: str | None) -> Path | None:
@@ -55,7 +75,7 @@ def config_path(dataset: str, config: str | None) -> Path | None:
         if not Path(config).is_file():
             raise ValueError(f"--dataset_config {config}: no such file")
         return Path(config)
-    path = CONFIGS / canonical(dataset) / f"{config or 'default'}.yaml"
+    path = configs_folder(dataset) / f"{config or 'default'}.yaml"
     if path.is_file():
         return path
     if config is None:
@@ -119,6 +139,7 @@ def get_dataset(args: Namespace) -> ContinualDataset:
 
 
 __all__ = [
-    "ContinualDataset", "config_path", "get_config_names", "get_dataset", "get_dataset_class", "get_dataset_names",
+    "ContinualDataset", "add_datasets_path", "added_folder", "config_path", "configs_folder", "get_config_names", "get_dataset",
+    "get_dataset_class", "get_dataset_names",
     "read_config", "register_dataset",
 ]  # fmt: skip

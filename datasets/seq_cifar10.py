@@ -11,6 +11,7 @@ class SequentialCIFAR10(SplitCifar):
     N_TASKS = 5
     N_CLASSES = 10
     CLASS_NAMES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
+    CONFUSED_WITH = {9: 1, 2: 0, 4: 7, 3: 5, 5: 3}  # Patrini et al. 2017: truck, bird, deer; cat and dog
     FOLDER = "CIFAR10"
     LABELS = "labels"
     ARCHIVE = Archive(

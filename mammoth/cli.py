@@ -13,6 +13,8 @@ def main(argv: list[str]) -> int:
 
     try:
         if "--list" in argv:
+            for notice in settings.add_folders(argv):
+                print(notice)
             print(listing())
             return 0
         if not argv or set(argv) <= {"-h", "--help"}:

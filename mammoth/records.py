@@ -79,10 +79,11 @@ def source_files(*classes: type) -> list[Path]:
     while todo:
         module = todo.pop()
         path = Path(getattr(module, "__file__", None) or "/")
-        if module.__name__ in done or not path.is_relative_to(ROOT) or ".venv" in path.parts:
+        if module.__name__ in done:
             continue
         done.add(module.__name__)
-        if module.__name__.split(".")[0] in ("models", "datasets") and path.name != "__init__.py":
+        # a folder added by --models_path or --datasets_path is part of these packages, wherever it lies
+        if module.__name__.split(".")[0] in ("models", "datasets") and path.suffix == ".py" and path.name != "__init__.py":
             files.add(path)
             todo += _modules_used(module)
     return sorted(files)

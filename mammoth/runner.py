@@ -14,14 +14,15 @@ from torch import Tensor
 from backbone import get_backbone
 from datasets import ContinualDataset, get_dataset
 from mammoth import records
+from mammoth.fitting import enough_after_epoch, make_early_stopping
 from mammoth.records import Record
 from mammoth.variation import VariationRecorder
 from mammoth.watch import Tracker
-from models import ContinualModel, get_model
+from models import ContinualModel, added_folder, get_model
 from utils import conf, randomness
 from utils.checkpoints import checkpoint_path, save_checkpoint
 from utils.evaluate import evaluate_tasks
-from utils.loggers import LOG, print_accuracies
+from utils.loggers import LOG, append_logs, print_accuracies
 from utils.metrics import forward_transfer
 from utils.schedulers import get_scheduler
 from utils.status import TaskBar
@@ -88,13 +89,15 @@ def build(args: Namespace) -> Parts:
     """
     conf.set_random_seed(args.seed)
     conf.base_path(args.base_path)
+    torch.set_float32_matmul_precision(("highest", "high", "medium")[args.code_optimization])
     dataset = get_dataset(args)
     with randomness.initialisation():
         backbone = get_backbone(args)
     model = get_model(args, backbone, dataset.get_loss(), dataset.get_transform(), dataset)
     LOG.info("Using backbone: %s", args.backbone)
     model.to(model.device)
-    if any(parameter.dim() == 4 for parameter in model.net.parameters()):
+    # methods of other people may flatten gradients with `view`, which wants the plain layout
+    if added_folder(type(model)) is None and any(parameter.dim() == 4 for parameter in model.net.parameters()):
         model.net.to(memory_format=torch.channels_last)
     return Parts(model, dataset)
 
@@ -127,6 +130,7 @@ def train_task(parts: Parts, tracker: Tracker | None = None) -> None:
     steps = args.n_iters or len(dataset.train_loader) * epochs
     scheduler = get_scheduler(model, args, reload_optim=True, span=steps if args.scheduler_mode == "iter" else epochs)
     bar = TaskBar(steps, dataset.current_task + 1, dataset.n_training_tasks, bool(args.non_verbose))
+    stopping = make_early_stopping(args)
     try:
         for epoch in range(epochs):
             model.meta_begin_epoch(epoch, dataset)
@@ -134,9 +138,13 @@ def train_task(parts: Parts, tracker: Tracker | None = None) -> None:
             if scheduler is not None and args.scheduler_mode == "epoch":
                 scheduler.step()
             model.meta_end_epoch(epoch, dataset)
+            if enough_after_epoch(model, dataset, epoch, stopping):
+                break
     finally:
         bar.close()
     watch.check()
+    if stopping is not None:
+        stopping.restore(model.net)
     model.meta_end_task(dataset)
 
 
@@ -171,10 +179,22 @@ def train(
         spent["steps"] += model.task_iteration
         record["provenance"].update({name: round(value, 2) for name, value in spent.items()})
         record.add_stage(*accuracies, found.confusion, diagnostics)
+        if args.eval_future and not dataset.joint:
+            record.content.setdefault("future", []).append(_future_accuracies(model, dataset))
         if tracker is not None:
             tracker.evaluation(*accuracies, diagnostics)
     if args.enable_other_metrics:
         record.update(forward_transfer=forward_transfer(before, _untrained_accuracies(args, dataset)[1:]))
+
+
+def _future_accuracies(model: ContinualModel, dataset: ContinualDataset) -> list[float]:
+    """Return the accuracy over all outputs on each task that is still to come, in percent."""
+    coming = range(len(dataset.test_loaders), dataset.N_TASKS)
+    seen = list(dataset.test_loaders)
+    dataset.test_loaders += [dataset.test_loader(task) for task in coming]
+    found = evaluate_tasks(model, dataset, coming, all_outputs=True)
+    dataset.test_loaders[:] = seen
+    return found.class_il
 
 
 def _untrained_accuracies(args: Namespace, dataset: ContinualDataset) -> list[float]:
@@ -193,8 +213,21 @@ def prepare(args: Namespace, command: list[str]) -> tuple[Parts, Record]:
         InputError: the arguments do not fit, the data are missing or corrupt, or the results folder cannot be written.
     """
     try:
-        records.check_writable(args)
         parts = build(args)
+    except (ValueError, OSError) as error:
+        LOG.debug("the cause:", exc_info=True)
+        raise InputError(str(error)) from error
+    return parts, open_record(parts, args, command)
+
+
+def open_record(parts: Parts, args: Namespace, command: list[str]) -> Record:
+    """Read the images and open the record of a run that has been built.
+
+    Raises:
+        InputError: the data are missing or corrupt, or the results folder cannot be written.
+    """
+    try:
+        records.check_writable(args)
         data = describe_data(parts.dataset)
         parts.dataset.check_tasks()
     except (ValueError, OSError) as error:
@@ -203,7 +236,7 @@ def prepare(args: Namespace, command: list[str]) -> tuple[Parts, Record]:
     record = Record(args, command)
     record.update(data=data, **describe_tasks(parts.dataset))
     record["provenance"].update(describe_machine(parts))
-    return parts, record
+    return record
 
 
 def open_tracker(args: Namespace) -> Tracker:
@@ -226,12 +259,19 @@ def run(args: Namespace, command: list[str]) -> Record:
     with RunSlot() as slot, open_tracker(args) as tracker:
         torch.set_num_threads(choose_threads(args.threads, slot.others()))
         parts, record = prepare(args, command)
-        with record:
-            train(*parts, args, record, tracker)
-        if args.savecheck:
-            save_checkpoint(checkpoint_path(args), *parts)
-            LOG.info("Saving checkpoint into: %s", checkpoint_path(args))
+        train_and_close(parts, args, record, tracker)
     return record
+
+
+def train_and_close(parts: Parts, args: Namespace, record: Record, tracker: Tracker) -> None:
+    """Train into an open record, close it, and keep what the flags ask for: a line in logs.pyd, a checkpoint."""
+    with record:
+        train(*parts, args, record, tracker)
+    if not args.disable_log:
+        append_logs(args, record.content, records.results_folder(args))
+    if args.savecheck:
+        save_checkpoint(checkpoint_path(args), *parts)
+        LOG.info("Saving checkpoint into: %s", checkpoint_path(args))
 
 
 def describe_data(dataset: ContinualDataset) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import datasets
 import models
 from backbone import backbone_flags
 from datasets import ContinualDataset, config_path, get_config_names, get_dataset_class, read_config
@@ -24,6 +25,7 @@ from utils.args import (
     actions_by_name,
     add_choice_args,
     add_experiment_args,
+    add_folder_args,
     add_management_args,
     convert,
     number,
@@ -39,6 +41,7 @@ BUNDLED_NOTICE = (
 )
 ONE_EPOCH_NOTICE = "--n_epochs 1 alone changes the number of passes; the paper's online protocol is --dataset_config online"
 MEMORY_FLAGS = ("buffer_size", "buffer_per_class", "minibatch_size")
+REPLACED = {"transform_type": "the images' transform is TRANSFORM in a benchmark's YAML file; give one with --dataset_config FILE"}
 MODEL_CONFIGS = ROOT / "models" / "config"
 
 
@@ -59,7 +62,9 @@ def common_parser() -> Parser:
         description=DESCRIPTION,
         epilog=EPILOG,
     )
-    add_choice_args(parser.add_argument_group("what to run"))
+    choices = parser.add_argument_group("what to run")
+    add_choice_args(choices)
+    add_folder_args(choices)
     parser.add_argument("--list", action="store_true", help="print all methods, benchmarks, configs and networks")
     add_experiment_args(parser.add_argument_group("training and evaluation"))
     add_management_args(parser.add_argument_group("where and how"))
@@ -77,15 +82,36 @@ def first_choices(argv: list[str]) -> Namespace:
     """Read the flags that decide which other flags there are."""
     parser = Parser(add_help=False)
     add_choice_args(parser)
+    add_folder_args(parser)
     parser.add_argument("--buffer_size")
     parser.add_argument("--buffer_per_class")
     return parser.parse_known_args(argv)[0]
 
 
+def add_folders(argv: list[str]) -> list[str]:
+    """Add the folders of methods and benchmarks that the flags and the environment name; return notices of what they hide.
+
+    Raises:
+        ValueError: no such folder.
+    """
+    asked = first_choices([word for word in argv if word not in ("-h", "--help")])
+    notices = []
+    for kind, add, given, variable in (
+        ("methods", models.add_models_path, asked.models_path, "MAMMOTH_MODELS_PATH"),
+        ("data sets", datasets.add_datasets_path, asked.datasets_path, "MAMMOTH_DATASETS_PATH"),
+    ):
+        from_environment = os.environ.get(variable, "").split(os.pathsep)
+        for folder in [*(given or []), *filter(None, from_environment)]:
+            if hidden := add(folder):
+                notices.append(f"{kind} from {folder} take the place of those here: {', '.join(hidden)}")
+    return notices
+
+
 def model_config_path(model: str) -> Path:
-    """Return the path of a method's YAML file (it need not exist)."""
+    """Return the path of a method's YAML file (it need not exist): in `config/` of the folder where the method is."""
     stem = canonical(model).replace("-", "_")
-    return MODEL_CONFIGS / f"{stem}.yaml"
+    added = models.added_folder(models.get_model_class(model))
+    return (added / "config" if added else MODEL_CONFIGS) / f"{stem}.yaml"
 
 
 def model_settings(model: str, protocol: str, dataset: str, which: str, buffer_size: str | None) -> dict[str, Any]:
@@ -159,11 +185,15 @@ class Choice:
 
 def choose(argv: list[str]) -> Choice:
     """Find the method, the benchmark with its config, and the network. Raises ValueError if there is no such thing."""
+    notices = add_folders(argv)
     asked = first_choices(argv)
     if asked.model is None:
         raise ValueError(f"--model is missing; {nearest('', models.get_model_names())}")
     model = models.get_model_class(asked.model)
-    notices = [] if asked.dataset else [BUNDLED_NOTICE]
+    notices += [] if asked.dataset else [BUNDLED_NOTICE]
+    if "--load_best_args" in argv:
+        asked.model_config = "best"
+        notices.append("--load_best_args is old: --model_config best says the same")
     dataset = get_dataset_class(asked.dataset or BUNDLED)
     name = canonical(dataset.NAME)
     facts, flags = read_config(name, asked.dataset_config)
@@ -216,6 +246,7 @@ def resolve(argv: list[str]) -> Settings:
     if asks_for_help(argv):
         return Settings(Namespace(help=True), parser, choice.notices)
     _refuse_memory_flags(parser, choice.model.NAME, argv)
+    _refuse_replaced_flags(parser, argv)
     args = parser.parse_strictly(argv)
     _take_over(args, choice)
     given = {word[2:].split("=", 1)[0] for word in argv if word.startswith("--")}
@@ -223,6 +254,7 @@ def resolve(argv: list[str]) -> Settings:
     if args.n_epochs == 1 and "n_epochs" in given and choice.protocol == "offline":
         if "online" in get_config_names(choice.dataset_name):
             choice.notices.append(ONE_EPOCH_NOTICE)
+    _settle_upstreams_flags(args, choice.notices)
     args.run_id = records.run_id(args, engine_defaults)
     return Settings(args, parser, choice.notices)
 
@@ -245,7 +277,18 @@ def _take_over(args: Namespace, choice: Choice) -> None:
     args.backbone, args.protocol = canonical(choice.backbone), choice.protocol
     if choice.facts:
         args.facts = hashlib.sha256(json.dumps(choice.facts, sort_keys=True).encode()).hexdigest()[:8]
-    args.num_classes = choice.fact("N_CLASSES")
+    args.models_path, args.datasets_path = (
+        os.pathsep.join(paths or []) or None for paths in (args.models_path, args.datasets_path)
+    )
+    for name, folder, cls in (
+        ("method_file", models.added_folder(choice.model), choice.model),
+        ("dataset_file", datasets.added_folder(choice.dataset), choice.dataset),
+    ):
+        if folder is not None:
+            setattr(args, name, hashlib.sha256(Path(inspect.getfile(cls)).read_bytes()).hexdigest()[:8])
+    if args.num_classes is not None and args.num_classes < choice.fact("N_CLASSES"):
+        raise ValueError(f"--num_classes {args.num_classes}: {args.dataset} has {choice.fact('N_CLASSES')}; give that or more")
+    args.num_classes = args.num_classes or choice.fact("N_CLASSES")
     args.input_height, args.input_channels = choice.fact("SIZE")[0], choice.fact("SIZE")[2]
 
 
@@ -279,6 +322,14 @@ def _checked(parser: Parser, values: dict[str, Any], path: Path | None, ignored:
     return {name: convert(actions[name], value, str(path)) for name, value in values.items() if name in actions}
 
 
+def _refuse_replaced_flags(parser: Parser, argv: list[str]) -> None:
+    """Raise ValueError for a flag of upstream Mammoth that something else stands for here."""
+    for word in argv:
+        flag = word.split("=", 1)[0].removeprefix("--")
+        if flag in REPLACED and flag not in actions_by_name(parser):
+            raise ValueError(f"--{flag}: {REPLACED[flag]}")
+
+
 def _refuse_memory_flags(parser: Parser, model: str, argv: list[str]) -> None:
     known = actions_by_name(parser)
     for name in MEMORY_FLAGS:
@@ -302,6 +353,26 @@ def _settle(args: Namespace, parser: Parser, given: set[str]) -> None:
         args.n_epochs = 1
     if args.seed is None:
         args.seed = secrets.randbits(31)
+
+
+def _settle_upstreams_flags(args: Namespace, notices: list[str]) -> None:
+    """Refuse what upstream Mammoth's flags ask for and cannot be had here; say in a line what has no effect."""
+    if args.distributed != "no":
+        raise ValueError(
+            f"--distributed {args.distributed}: a run has one device here; to use several, run a sweep (mammoth.sweep)"
+        )
+    if args.code_optimization == 3:
+        raise ValueError("--code_optimization 3: torch.compile is not used here (networks change between tasks); use 2")
+    if args.fitting_mode == "time":
+        raise ValueError("--fitting_mode time: never implemented in Mammoth either; use epochs, iters or early_stopping")
+    if args.fitting_mode == "iters" and args.n_iters is None:
+        raise ValueError("--fitting_mode iters needs --n_iters")
+    if args.fitting_mode == "early_stopping" and not args.validation:
+        raise ValueError("--fitting_mode early_stopping needs held-out images: give --validation, for example 10")
+    if args.label_perc != 1 and args.label_perc_by_class != 1:
+        raise ValueError("--label_perc_by_task and --label_perc_by_class exclude each other: give one")
+    if args.num_workers:
+        notices.append(f"--num_workers {args.num_workers} has no effect: the images are in memory, and no process loads them")
 
 
 def _settle_memory(args: Namespace, given: set[str]) -> None:

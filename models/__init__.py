@@ -2,6 +2,7 @@
 
 from argparse import Namespace
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from backbone import MammothBackbone
@@ -25,6 +26,20 @@ def get_model_class(name: str | Namespace) -> type[ContinualModel]:
     return _registry.get(name.model if isinstance(name, Namespace) else name)
 
 
+def add_models_path(folder: str) -> list[str]:
+    """Look for methods in a folder too, before this one; returns the names of files here that it hides.
+
+    Raises:
+        ValueError: no such folder.
+    """
+    return _registry.add_folder(folder)
+
+
+def added_folder(cls: type[ContinualModel]) -> Path | None:
+    """Return the folder, of those added, that a method comes from; None for the methods here."""
+    return _registry.folder(cls)
+
+
 def register_model(name: str) -> Callable[[type[ContinualModel]], type[ContinualModel]]:
     """Decorate a class to make it a method without a file in `models/`."""
     return _registry.register(name)
@@ -35,4 +50,6 @@ def get_model(args: Namespace, backbone: MammothBackbone, loss: Callable[..., An
     return get_model_class(args)(backbone, loss, args, transform, dataset)
 
 
-__all__ = ["ContinualModel", "get_model", "get_model_class", "get_model_names", "register_model"]
+__all__ = [
+    "ContinualModel", "add_models_path", "added_folder", "get_model", "get_model_class", "get_model_names", "register_model",
+]  # fmt: skip

@@ -24,3 +24,10 @@ def none_or_float(value: str | float | None) -> float | None:
 def create_if_not_exists(path: str) -> None:
     """Make a folder and its parents."""
     os.makedirs(path, exist_ok=True)
+
+
+def setup_logging() -> None:
+    """Send log lines to stdout; see `utils.loggers.setup_logging`."""
+    from utils.loggers import setup_logging as set_up  # here, because that module imports this package
+
+    set_up()

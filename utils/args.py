@@ -41,6 +41,13 @@ class Parser(ArgumentParser):
         return isinstance(self._option_string_actions.get(flag), argparse._AppendAction)
 
 
+class _Joined(argparse.Action):
+    """Makes `35 45`, given as two words, the same as `35,45`."""
+
+    def __call__(self, parser: Any, namespace: Namespace, values: Any, option_string: str | None = None) -> None:
+        setattr(namespace, self.dest, ",".join(values))
+
+
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """Wide enough to read; shows each flag's default."""
 
@@ -122,6 +129,13 @@ def add_choice_args(parser: Container) -> None:
     parser.add_argument("--backbone", metavar="NAME", help="the network, instead of the benchmark's")
 
 
+def add_folder_args(parser: Container) -> None:
+    """Add the flags that name folders of methods and benchmarks outside the project."""
+    flag = parser.add_argument
+    flag("--models_path", action="append", metavar="DIR", help="a folder of methods; may be repeated (or MAMMOTH_MODELS_PATH)")
+    flag("--datasets_path", action="append", metavar="DIR", help="a folder of benchmarks; repeatable (or MAMMOTH_DATASETS_PATH)")
+
+
 def add_experiment_args(parser: Container) -> None:
     """Add the flags that change what is learnt."""
     positive, rate = whole(), number(float, 0, open_low=True)
@@ -151,7 +165,13 @@ def add_experiment_args(parser: Container) -> None:
         help="step the schedule each epoch or iter",
     )
     parser.add_argument(
-        "--lr_milestones", type=milestones, default="", metavar="A,B", help="epochs at which multisteplr lowers the rate"
+        "--lr_milestones",
+        type=milestones,
+        nargs="+",
+        action=_Joined,
+        default="",
+        metavar="A,B",
+        help="epochs at which multisteplr lowers the rate",
     )
     parser.add_argument("--sched_multistep_lr_gamma", type=rate, default=0.1, metavar="X", help="factor at each milestone")
     parser.add_argument(
@@ -175,8 +195,65 @@ def add_experiment_args(parser: Container) -> None:
     parser.add_argument("--permute_classes", type=yes_or_no, default=0, metavar="0|1", help="shuffle the class order (by the seed)")
     parser.add_argument("--custom_class_order", metavar="A,B,..", help="the classes in order of appearance")
     parser.add_argument("--custom_task_order", metavar="A,B,..", help="the tasks in order of appearance, from 0")
+    parser.add_argument("--num_classes", type=positive, metavar="N", help="outputs of the network, if more than the classes")
     parser.add_argument("--debug_mode", type=yes_or_no, default=0, metavar="0|1", help="a few steps per task")
     parser.add_argument("--stop_after", type=positive, metavar="N", help="end after N tasks")
+    add_fitting_args(parser)
+    add_label_args(parser)
+
+
+def add_fitting_args(parser: Container) -> None:
+    """Add the flags that say how long a task is trained, and on what it is judged meanwhile."""
+    flag, positive = parser.add_argument, whole()
+    modes, metrics, sets = (
+        one_of("epochs", "iters", "time", "early_stopping"),
+        one_of("loss", "accuracy"),
+        one_of("current", "complete"),
+    )
+    flag("--fitting_mode", type=modes, default="epochs", metavar="NAME", help="epochs, iters (--n_iters), or early_stopping")
+    flag(
+        "--validation_mode",
+        type=sets,
+        default="current",
+        metavar="NAME",
+        help="early stopping looks at the current task, or all so far",
+    )
+    flag("--early_stopping_patience", type=positive, default=5, metavar="N", help="looks without a gain before a task ends")
+    flag("--early_stopping_metric", type=metrics, default="loss", metavar="NAME", help="loss or accuracy")
+    flag("--early_stopping_freq", type=positive, default=1, metavar="N", help="look every N epochs")
+    flag("--early_stopping_epsilon", type=number(float, 0), default=1e-6, metavar="X", help="the least that counts as a gain")
+    flag("--eval_future", type=yes_or_no, default=0, metavar="0|1", help="evaluate on the tasks to come too (over all outputs)")
+    flag(
+        "--code_optimization",
+        "-O",
+        type=number(int, 0, 3),
+        default=0,
+        metavar="N",
+        help="on a GPU: 1 allows TF32, 2 bfloat16 products",
+    )
+
+
+def add_label_args(parser: Container) -> None:
+    """Add the flags that make training labels wrong or take them away."""
+    flag, share, kinds = parser.add_argument, number(float, 0, 1, open_low=True), ("symmetric", "asymmetric")
+    spellings = one_of(*kinds, "sym", "symm", "asym", "asymm")
+    flag(
+        "--label_perc_by_task",
+        "--label_perc",
+        "--lpt",
+        dest="label_perc",
+        type=share,
+        default=1.0,
+        metavar="X",
+        help="share of each task's images that has a label",
+    )
+    flag(
+        "--label_perc_by_class", "--lpc", type=share, default=1.0, metavar="X", help="share of each class's images that has a label"
+    )
+    flag(
+        "--noise_type", type=spellings, default="symmetric", metavar="NAME", help="symmetric: any class; asymmetric: a similar one"
+    )
+    flag("--noise_rate", type=number(float, 0, 1), default=0.0, metavar="X", help="share of wrong training labels")
 
 
 def add_management_args(parser: Container) -> None:
@@ -203,6 +280,16 @@ def add_management_args(parser: Container) -> None:
         "--record_variation", type=yes_or_no, default=0, metavar="0|1", help="record how parameters varied over each task"
     )
     parser.add_argument("--notes", metavar="TEXT", help="kept in the record")
+    flag = parser.add_argument
+    flag("--eval_epochs", type=whole(), metavar="N", help="show loss and accuracy every N epochs")
+    flag("--disable_log", type=yes_or_no, default=0, metavar="0|1", help="no line in Mammoth's logs.pyd (the record is kept)")
+    flag("--num_workers", type=whole(0), metavar="N", help="taken for Mammoth's sake: images are in memory, there are no workers")
+    flag("--distributed", type=one_of("no", "dp", "ddp"), default="no", metavar="NAME", help="only no: a run has one device")
+    flag("--load_best_args", action="store_true", help="the same as --model_config best")
+    flag(
+        "--disable_noisy_labels_cache", type=yes_or_no, default=0, metavar="0|1", help="taken for Mammoth's sake: there is no cache"
+    )
+    flag("--cache_path_noisy_labels", metavar="DIR", help="taken for Mammoth's sake: there is no cache")
     parser.add_argument("--savecheck", type=one_of("last"), metavar="last", help="keep the trained model in a checkpoint")
     parser.add_argument("--checkpoint_path", default="./checkpoints/", metavar="DIR", help="folder of the checkpoints")
     parser.add_argument("--tensorboard", type=yes_or_no, default=0, metavar="0|1", help="log into the results' tensorboard/")
@@ -213,12 +300,21 @@ def add_management_args(parser: Container) -> None:
 
 MANAGEMENT = (
     "base_path",
+    "models_path",
+    "datasets_path",
     "results_path",
     "device",
     "threads",
     "verify_data",
     "non_verbose",
     "notes",
+    "eval_epochs",
+    "disable_log",
+    "num_workers",
+    "distributed",
+    "load_best_args",
+    "disable_noisy_labels_cache",
+    "cache_path_noisy_labels",
     "savecheck",
     "checkpoint_path",
     "tensorboard",

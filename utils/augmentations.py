@@ -247,3 +247,33 @@ def normalize(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Te
     """Normalise a batch with plain lists of numbers."""
     column = [torch.tensor(values, dtype=images.dtype, device=images.device).view(-1, 1, 1) for values in (mean, std)]
     return normalize_images(images, column[0], column[1])
+
+
+def cutmix_data(
+    x: Tensor, y: Tensor, alpha: float = 1.0, cutmix_prob: float = 0.5, force: bool = False
+) -> tuple[Tensor, Tensor, Tensor, float]:
+    """CutMix (Yun et al. 2019, arXiv 1905.04899, section 3.1): paste a box of another image of the batch into each.
+
+    The box covers 1 - lambda of the image before it is clipped at the border, lambda ~ Beta(alpha, alpha), its centre uniform.
+
+    Args:
+        x: (batch, channels, height, width); y: (batch,).
+        cutmix_prob: how often a batch is mixed at all; `force`: always.
+
+    Returns:
+        Images, their labels, the labels of the boxes, and the share of each image that is its own.
+    """
+    if alpha <= 0 or not (force or float(torch.rand(1)) < cutmix_prob):
+        return x, y, y, 1.0
+    height, width = x.shape[-2:]
+    other = torch.randperm(len(x), device=x.device)
+    share = float(torch.distributions.Beta(alpha, alpha).sample())
+    sides = [int(side * (1 - share) ** 0.5) for side in (height, width)]
+    centres = [int(torch.randint(side, (1,))) for side in (height, width)]
+    (top, bottom), (left, right) = (
+        (max(centre - side // 2, 0), min(centre + side // 2, whole))
+        for centre, side, whole in zip(centres, sides, (height, width), strict=True)
+    )
+    mixed = x.clone()
+    mixed[..., top:bottom, left:right] = x[other, :, top:bottom, left:right]
+    return mixed, y, y[other], 1 - (bottom - top) * (right - left) / (height * width)

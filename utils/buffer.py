@@ -12,6 +12,7 @@ from torch import Tensor
 
 from utils import randomness
 from utils.augmentations import apply_transform, to_float
+from utils.exemplars import fill_buffer, icarl_replay
 
 ATTRIBUTES = ("examples", "labels", "logits", "task_labels", "true_labels")
 STRATEGIES = ("reservoir", "unlimited")
@@ -319,3 +320,6 @@ def _channels_first(rows: Tensor) -> Tensor:
 def _handed_out(rows: Tensor) -> Tensor:
     """Return stored examples as users see them: floats, channels first."""
     return to_float(_channels_first(rows))
+
+
+__all__ = ["Buffer", "fill_buffer", "icarl_replay", "reservoir_slots"]

@@ -15,16 +15,17 @@ class Evaluation(NamedTuple):
     loss: float
 
 
-def evaluate_tasks(model: Any, dataset: Any, tasks: range) -> Evaluation:
+def evaluate_tasks(model: Any, dataset: Any, tasks: range, all_outputs: bool = False) -> Evaluation:
     """Evaluate `model` in eval mode on the test images of these tasks.
 
     Class-IL: argmax over all outputs, or over the classes seen (`--eval_classes all|seen`). Task-IL: argmax over the task's own
-    classes, which masks one shared head; it is no multi-head evaluation.
+    classes, which masks one shared head; it is no multi-head evaluation. `all_outputs`: Class-IL as with `--eval_classes all`.
     """
     modes = {module: module.training for module in model.net.modules()}
     model.net.eval()
     outputs = dataset.N_CLASSES
-    limit = outputs if getattr(model.args, "eval_classes", "seen") == "all" else dataset.training_range()[1]
+    everything = all_outputs or getattr(model.args, "eval_classes", "seen") == "all"
+    limit = outputs if everything else dataset.training_range()[1]
     confusion = torch.zeros(outputs * outputs, dtype=torch.int64, device=model.device)
     class_il, task_il, losses = [], [], []
     with torch.inference_mode():

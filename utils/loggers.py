@@ -3,7 +3,11 @@
 import logging
 import os
 import sys
+from argparse import Namespace
+from pathlib import Path
 from typing import Any
+
+from utils.metrics import backward_transfer, forgetting
 
 LOG = logging.getLogger("mammoth")
 
@@ -60,3 +64,43 @@ def format_matrix(matrix: list[list[float]]) -> str:
     for stage, row in enumerate(matrix):
         lines.append(f"{stage + 1:>10} " + "".join(f"{value:9.2f}" for value in row))
     return "\n".join(lines)
+
+
+def logged_values(args: dict[str, Any], record: dict[str, Any], matrix: list[list[float]]) -> dict[str, Any]:
+    """Return a run as a line of Mammoth's `logs.pyd`: flags, accuracies, measures, where it ran; plain values only.
+
+    Args:
+        args: the resolved flags; record: the run's record; matrix: its accuracies in percent, a row a stage.
+    """
+    plain = {name: value if isinstance(value, str | int | float | None) else str(value) for name, value in args.items()}
+    means = {f"accmean_task{stage}": mean(row) for stage, row in enumerate(matrix, 1)}
+    each = {f"accuracy_{task}_task{stage}": value for stage, row in enumerate(matrix, 1) for task, value in enumerate(row, 1)}
+    provenance = record["provenance"]
+    measures = {
+        "forward_transfer": record.get("forward_transfer"),
+        "backward_transfer": backward_transfer(matrix),
+        "forgetting": forgetting(matrix),
+        "cpu_memory_usage": provenance.get("peak_memory_mb"),
+    }
+    where = {
+        "conf_jobnum": record["run_id"],
+        "conf_timestamp": provenance["started"],
+        "conf_host": provenance["host"],
+        "conf_git_hash": provenance["commit"],
+    }
+    return {**plain, **means, **each, **measures, **where}
+
+
+def append_logs(args: Namespace, record: dict[str, Any], folder: Path) -> None:
+    """Add a run's line to `<folder>/<setting>/<benchmark>/<method>/logs.pyd`, which `ast.literal_eval` reads.
+
+    A class-IL run also gets a line under `task-il`, with the accuracies within each task.
+    """
+    matrices = {record["setting"]: record["class_il"]}
+    if record["setting"] == "class-il":
+        matrices["task-il"] = record["task_il"]
+    for setting, matrix in matrices.items():
+        path = folder / setting / record["args"]["dataset"] / record["args"]["model"].replace("-", "_") / "logs.pyd"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(f"{logged_values(vars(args), record, matrix)}\n")

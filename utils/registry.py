@@ -4,7 +4,9 @@ import difflib
 import importlib
 import inspect
 import pkgutil
+import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -35,6 +37,7 @@ class Registry(Generic[T]):
         self.kind = kind
         self.package = package
         self.path = list(path)
+        self.own = list(path)
         self.base = base
         self._entries: dict[str, type[T] | Exception] = {}
         self._scanned = False
@@ -50,6 +53,45 @@ class Registry(Generic[T]):
             return cls
 
         return add
+
+    def add_folder(self, folder: str) -> list[str]:
+        """Make a folder's files modules of the package, found before those of the same name in the project.
+
+        Its sub-folders with the name of a sub-package are searched after the project's.
+
+        Returns:
+            The names of the project's files that it hides.
+
+        Raises:
+            ValueError: no such folder.
+        """
+        path = Path(folder).expanduser().resolve()
+        if not path.is_dir():
+            raise ValueError(f"{folder}: no such folder of {self.kind}s")
+        if str(path) in self.path:
+            return []
+        own = {module.name: module.ispkg for module in pkgutil.iter_modules(self.own)}
+        for paths in (self.path, importlib.import_module(self.package).__path__):
+            paths.insert(len(paths) - len(self.own), str(path))
+        hidden = [module.name for module in pkgutil.iter_modules([str(path)]) if not module.ispkg and module.name in own]
+        for stem in hidden:
+            self._forget(f"{self.package}.{stem}")
+        for stem in (name for name, is_package in own.items() if is_package and (path / name).is_dir()):
+            importlib.import_module(f"{self.package}.{stem}").__path__.append(str(path / stem))
+        importlib.invalidate_caches()
+        self._scanned = False
+        return hidden
+
+    def _forget(self, module: str) -> None:
+        """Drop a module that was imported already, and the classes that it gave."""
+        sys.modules.pop(module, None)
+        self._entries = {name: entry for name, entry in self._entries.items() if getattr(entry, "__module__", "") != module}
+
+    def folder(self, cls: type) -> Path | None:
+        """Return the folder added by the user that a class comes from; None for the project's own and registered ones."""
+        file = Path(getattr(sys.modules.get(cls.__module__), "__file__", None) or "/")
+        added = [Path(path) for path in self.path if path not in self.own]
+        return file.parent if file.parent in added else None
 
     def entries(self) -> dict[str, type[T] | Exception]:
         """Return every entry by name, sorted; a file that failed to load stands under its own name with its exception."""
@@ -79,7 +121,9 @@ class Registry(Generic[T]):
         """
         key = canonical(name)
         stem = key.replace("-", "_")
-        if key not in self._entries and any(module.name == stem for module in pkgutil.iter_modules(self.path)):
+        added = [path for path in self.path if path not in self.own]
+        first = pkgutil.iter_modules(added or self.path)  # a name given in the user's files wins over the project's
+        if key not in self._entries and any(module.name == stem for module in first):
             self._load(stem)
         entry = self._entries.get(key) or self.entries().get(key)
         if entry is None:

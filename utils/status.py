@@ -37,3 +37,10 @@ class TaskBar:
         """Take the bar off the screen."""
         if self._bar is not None:
             self._bar.close()
+
+
+def progress_bar(i: int, max_iter: int, epoch: int | str, task_number: int | str, loss: float) -> None:
+    """Show how far a loop of a method's own is, on a terminal. Here for upstream's methods, which import it by this name."""
+    if sys.stderr.isatty():
+        end = "\n" if i + 1 >= max_iter else ""
+        sys.stderr.write(f"\rtask {task_number}, epoch {epoch}: {i + 1}/{max_iter}, loss {loss:.3f}{end}")

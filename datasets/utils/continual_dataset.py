@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from datasets.utils.image_set import BatchLoader, ImageSet, select
+from datasets.utils.label_changes import partly_unlabelled, with_noise
 from utils import randomness
 from utils.augmentations import BatchTransform, Spec
 from utils.conf import get_device
@@ -53,6 +54,7 @@ class ContinualDataset:
     TRANSFORM: list[Spec] = ["ToTensor"]
     TEST_TRANSFORM: list[Spec] = ["ToTensor"]
     CLASS_NAMES: list[str] = []
+    CONFUSED_WITH: dict[int, int] = {}
     EIGHT_BIT = True
 
     @staticmethod
@@ -169,6 +171,16 @@ class ContinualDataset:
         self._splits[train] = ImageSet(images.to(device), position[labels].to(device), transform)
         if train and getattr(self.args, "validation", 0.0) > 0:
             self._hold_out()
+        if train:
+            self._splits[True].targets = with_noise(
+                self._splits[True].targets, self.args, self.N_CLASSES, self._confused(), self.NAME
+            )
+
+    def _confused(self) -> list[int] | None:
+        """Return the training label that each class's is taken for (asymmetric noise); None where that is unknown."""
+        if not self.CONFUSED_WITH:
+            return None
+        return [self.class_order.index(self.CONFUSED_WITH.get(label, label)) for label in self.class_order]
 
     def _hold_out(self) -> None:
         """Set part of the training images aside and evaluate on these instead of the test images (`--validation`)."""
@@ -188,13 +200,17 @@ class ContinualDataset:
         `test_loaders`.
         """
         self.c_task += 1
-        train, test = self.split(train=True), self.split(train=False)
-        images = select(train, *self.training_range())
+        images = select(self.split(train=True), *self.training_range())
+        images.targets = partly_unlabelled(images.targets, self.args, self.c_task)
         generator = randomness.fresh(f"stream_order/{self.c_task}")
         self.train_loader = BatchLoader(images, self.get_batch_size(), generator, bool(getattr(self.args, "drop_last", 0)))
         for task in range(self.N_TASKS) if self.joint else [self.c_task]:
-            self.test_loaders.append(BatchLoader(select(test, *self.get_offsets(task)), EVALUATION_BATCH))
+            self.test_loaders.append(self.test_loader(task))
         return self.train_loader, self.test_loaders[-1]
+
+    def test_loader(self, task: int) -> BatchLoader:
+        """Return the loader of a task's test images, whether the task has come or not."""
+        return BatchLoader(select(self.split(train=False), *self.get_offsets(task)), EVALUATION_BATCH)
 
     def check_tasks(self) -> None:
         """Raise ValueError if a task has no test image, or too few training images for a step."""

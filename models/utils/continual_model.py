@@ -72,6 +72,7 @@ class ContinualModel(nn.Module):
         self.opt: torch.optim.Optimizer = self.get_optimizer()
         self._current_task = 0
         self._epoch_iteration = self._task_iteration = 0
+        self._may_lack_labels = min(getattr(args, "label_perc", 1.0), getattr(args, "label_perc_by_class", 1.0)) < 1
         self._n_past_classes = self._n_seen_classes = self._n_classes_current_task = -1
 
     # -- what a method may ask -----------------------------------------------------------------------------------------
@@ -230,9 +231,18 @@ class ContinualModel(nn.Module):
     def meta_observe(self, inputs: Tensor, labels: Tensor, not_aug_inputs: Tensor, **fields: Any) -> dict[str, Any]:
         """Call `observe` with the keywords that it names, and count the step.
 
+        Images without a label (-1) are left out, unless the method's COMPATIBILITY has `cssl`; where none is left, the loss is 0.
+
         Returns:
             A dict with key `loss` and whatever else `observe` reported.
         """
+        if self._may_lack_labels and "cssl" not in self.COMPATIBILITY:
+            there = labels != -1
+            if not there.any():
+                return {"loss": 0.0}
+            batch = (inputs, labels, not_aug_inputs)
+            inputs, labels, not_aug_inputs = (part[there] for part in batch)
+            fields = {name: value[there] if isinstance(value, Tensor) else value for name, value in fields.items()}
         observed = self.observe(inputs, labels, not_aug_inputs, **self._named_by_observe(fields))
         self._task_iteration += 1
         self._epoch_iteration += 1

@@ -184,3 +184,68 @@ def test_a_taken_name_is_refused(package):
     registry.register("one")(type("One", (Method,), {}))
     with pytest.raises(ValueError, match="two methods are named 'one'"):
         registry.register("one")(type("Two", (Method,), {}))
+
+
+# -- folders added -----------------------------------------------------------------------------------------------------
+
+
+def folder_of(path, files):
+    """Make a folder of files (name -> source); return its path."""
+    path.mkdir()
+    for name, source in files.items():
+        (path / name).parent.mkdir(exist_ok=True)
+        (path / name).write_text(source)
+    return str(path)
+
+
+def test_a_folder_adds_its_files_and_says_what_it_hides(package, tmp_path):
+    """A new name is found, a name that is taken is the folder's from then on, even if the project's was loaded before."""
+    registry = package({"a": good("a"), "b": good("b")})
+    before = registry.get("a")
+    folder = folder_of(tmp_path / "mine", {"a.py": good("a", "Mine"), "c.py": good("c")})
+    assert registry.add_folder(folder) == ["a"]
+    assert registry.get("a").__name__ == "Mine"
+    assert registry.get("a") is not before
+    assert list(registry.entries()) == ["a", "b", "c"]
+    assert [registry.folder(registry.get(name)) is None for name in "abc"] == [False, True, False]
+    assert registry.add_folder(folder) == []
+
+
+def test_the_first_folder_wins(package, tmp_path):
+    """Of two folders with one name, the one added first is used."""
+    registry = package({})
+    for name in ("first", "second"):
+        registry.add_folder(folder_of(tmp_path / name, {"x.py": good("x", name.title())}))
+    assert registry.get("x").__name__ == "First"
+
+
+def test_a_name_that_an_added_file_states_wins_over_the_projects(package, tmp_path):
+    """What counts is NAME, whatever the file is called."""
+    registry = package({"a": good("a")})
+    registry.add_folder(folder_of(tmp_path / "mine", {"other.py": good("a", "Mine")}))
+    assert registry.get("a").__name__ == "Mine"
+
+
+def test_an_added_file_that_does_not_load_hurts_nobody_else(package, tmp_path):
+    """It stands in the list with its reason, and is raised only when asked for."""
+    registry = package({"a": good("a")})
+    registry.add_folder(folder_of(tmp_path / "mine", {"broken.py": "import absent_package", "c.py": good("c")}))
+    assert isinstance(registry.entries()["broken"], ModuleNotFoundError)
+    assert registry.get("c").NAME == "c"
+    with pytest.raises(ValueError, match=r"broken.*absent_package"):
+        registry.get("broken")
+
+
+def test_added_files_import_each_other_and_their_sub_folders(package, tmp_path):
+    """As modules of the package: `from package.helper import ...`, `from package.parts.one import ...`."""
+    registry = package({"a": good("a")})
+    files = {"c.py": good("c") + f"from {registry.package}.helper import H\nfrom {registry.package}.parts.one import P\n"}
+    folder = folder_of(tmp_path / "mine", files | {"helper.py": "H = 1", "parts/one.py": "P = 1"})
+    registry.add_folder(folder)
+    assert registry.get("c").NAME == "c"
+
+
+def test_an_absent_folder_is_an_error(package, tmp_path):
+    """One line that names it."""
+    with pytest.raises(ValueError, match="no such folder of methods"):
+        package({}).add_folder(str(tmp_path / "absent"))
