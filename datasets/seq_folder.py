@@ -51,7 +51,7 @@ class SequentialFolder(ContinualDataset):
     @classmethod
     def facts_from(cls, flags: Namespace) -> dict[str, Any]:
         """Look at the folder: its classes, in order, make the tasks; the run's id depends on what is in the files."""
-        if flags.data_path is None:
+        if getattr(flags, "data_path", None) is None:
             return {}
         files = split_files(Path(flags.data_path), flags.test_fraction)
         names = ordered_classes(list(files["train"]), flags.class_order)
@@ -163,7 +163,7 @@ def _classes(root: Path) -> Files:
                 f"{root}: classes {other!r} and {folder.name!r} differ in letter case or accents' spelling only, "
                 "which some file systems cannot tell; rename one"
             )
-    files = {_name(folder): _images(folder) for folder in folders}
+    files = {_name(folder): images_in(folder) for folder in folders}
     empty = [name for name, found in files.items() if not found]
     if empty:
         raise ValueError(f"{root / empty[0]}: no image in this class; remove the folder or fill it ({len(empty)} without images)")
@@ -179,8 +179,12 @@ def _natural_path(path: Path) -> tuple[list[tuple[int, int, str]], str]:
     return natural(path.name), path.name
 
 
-def _images(folder: Path) -> list[Path]:
-    """Return the files in a folder and its subfolders that are meant as images."""
+def images_in(folder: Path) -> list[Path]:
+    """Return the files in a folder and its subfolders that are meant as images, in natural order.
+
+    Raises:
+        OSError: a folder may not be read.
+    """
 
     def stop(error: OSError) -> None:
         raise error

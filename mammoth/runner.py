@@ -14,8 +14,11 @@ from torch import Tensor
 from backbone import get_backbone
 from datasets import ContinualDataset, get_dataset
 from mammoth import records
+from mammoth.interruption import StopRequest
 from mammoth.records import Record
+from mammoth.resume import Keeper, find_checkpoint
 from mammoth.variation import VariationRecorder
+from mammoth.watch import Tracker
 from models import ContinualModel, get_model
 from utils import conf, randomness
 from utils.evaluate import evaluate_tasks
@@ -44,15 +47,18 @@ class Parts(NamedTuple):
 
 
 class LossWatch:
-    """Stops the run at the first loss that is not finite, without waiting for a GPU at each step."""
+    """Stops the run at the first loss that is not finite, without waiting for a GPU at each step; shows losses to a tracker."""
 
-    def __init__(self, model: ContinualModel, task: int) -> None:
+    def __init__(self, model: ContinualModel, task: int, tracker: Tracker | None = None) -> None:
         self.model = model
         self.task = task
+        self.tracker = tracker
         self._pending: list[tuple[int, dict[str, Any]]] = []
 
     def look(self, observed: dict[str, Any]) -> None:
         """Note a step's losses; check them now, or every `CHECK_EVERY` steps if they live on a GPU."""
+        if self.tracker is not None:
+            self.tracker.losses(observed)
         loss = observed["loss"]
         if not isinstance(loss, Tensor):
             loss = torch.tensor(float(loss))
@@ -94,12 +100,12 @@ def build(args: Namespace) -> Parts:
     return Parts(model, dataset)
 
 
-def train_epoch(parts: Parts, epoch: int, watch: LossWatch, bar: TaskBar, scheduler: Any) -> None:
-    """Go once over the task's images."""
+def train_epoch(parts: Parts, epoch: int, watch: LossWatch, bar: TaskBar, scheduler: Any, keeper: Keeper | None = None) -> None:
+    """Go once over the task's images, or over the rest of them where the loader goes on within a pass."""
     model, dataset = parts
     loader = dataset.train_loader
     assert loader is not None
-    for step, (inputs, labels, not_aug_inputs, *extras) in enumerate(loader):
+    for step, (inputs, labels, not_aug_inputs, *extras) in enumerate(loader, model.epoch_iteration):
         if (model.args.debug_mode and step > model.get_debug_iters()) or model.task_iteration == model.args.n_iters:
             break
         fields = dict(zip(loader.dataset.extra_return_fields, extras, strict=True))
@@ -108,24 +114,28 @@ def train_epoch(parts: Parts, epoch: int, watch: LossWatch, bar: TaskBar, schedu
         bar.update(observed["loss"])
         if scheduler is not None and model.args.scheduler_mode == "iter":
             scheduler.step()
+        if keeper is not None:
+            keeper.after_step(epoch, scheduler)
 
 
-def train_task(parts: Parts) -> None:
-    """Train on the task whose loaders were made last: begin, all epochs, end."""
+def train_task(parts: Parts, tracker: Tracker | None = None, keeper: Keeper | None = None) -> None:
+    """Train on the task whose loaders were made last: begin, all epochs (or those left of a resumed run), end."""
     model, dataset = parts
     args = model.args
     model.net.train()
     model.meta_begin_task(dataset)
-    watch = LossWatch(model, dataset.current_task)
+    watch = LossWatch(model, dataset.current_task, tracker)
     assert dataset.train_loader is not None
     epochs = args.n_epochs if args.n_iters is None else -(-args.n_iters // len(dataset.train_loader))
     steps = args.n_iters or len(dataset.train_loader) * epochs
     scheduler = get_scheduler(model, args, reload_optim=True, span=steps if args.scheduler_mode == "iter" else epochs)
     bar = TaskBar(steps, dataset.current_task + 1, dataset.n_training_tasks, bool(args.non_verbose))
     try:
-        for epoch in range(epochs):
-            model.meta_begin_epoch(epoch, dataset)
-            train_epoch(parts, epoch, watch, bar, scheduler)
+        begun = keeper.enter_task(scheduler) if keeper is not None else None
+        for epoch in range(begun or 0, epochs):
+            if epoch != begun:
+                model.meta_begin_epoch(epoch, dataset)
+            train_epoch(parts, epoch, watch, bar, scheduler, keeper)
             if scheduler is not None and args.scheduler_mode == "epoch":
                 scheduler.step()
             model.meta_end_epoch(epoch, dataset)
@@ -133,21 +143,32 @@ def train_task(parts: Parts) -> None:
         bar.close()
     watch.check()
     model.meta_end_task(dataset)
+    check_weights(model)
 
 
-def train(model: ContinualModel, dataset: ContinualDataset, args: Namespace, record: Record) -> None:
+def check_weights(model: ContinualModel) -> None:
+    """Raise `TrainingDiverged` if a weight is not finite at a task's end."""
+    sums = torch.stack([parameter.detach().float().sum() for parameter in model.net.parameters()])
+    if not bool((sums * 0 == 0).all()):
+        raise TrainingDiverged(f"a weight is not finite at the end of task {model.current_task}.\nTry a lower --lr.")
+
+
+def train(parts: Parts, args: Namespace, record: Record, tracker: Tracker, keeper: Keeper) -> None:
     """Go through the tasks, evaluating after each, into the record."""
-    parts = Parts(model, dataset)
+    model, dataset = parts
     tasks = dataset.n_training_tasks
-    before: list[float] = []
-    spent = {"train_s": 0.0, "evaluate_s": 0.0, "steps": 0}
-    recorder = VariationRecorder(model.net) if args.record_variation else None
-    for task in range(min(tasks, args.stop_after or tasks)):
+    recorder = keeper.recorder = VariationRecorder(model.net) if args.record_variation else None
+    for _ in range(keeper.first_task):
+        dataset.get_data_loaders()
+    first = keeper.first_task
+    keeper.restore()
+    before, spent = keeper.before, keeper.spent
+    for task in range(first, min(tasks, args.stop_after or tasks)):
         dataset.get_data_loaders()
         started = time.perf_counter()
-        if args.enable_other_metrics and task > 0:
+        if args.enable_other_metrics and task > 0 and not keeper.within_task:
             before += evaluate_tasks(model, dataset, range(task, task + 1)).class_il
-        train_task(parts)
+        train_task(parts, tracker, keeper)
         trained = time.perf_counter()
         if recorder is not None:
             recorder.end_task(model.net)
@@ -164,6 +185,8 @@ def train(model: ContinualModel, dataset: ContinualDataset, args: Namespace, rec
         spent["steps"] += model.task_iteration
         record["provenance"].update({name: round(value, 2) for name, value in spent.items()})
         record.add_stage(*accuracies, found.confusion, diagnostics)
+        tracker.evaluation(*accuracies, diagnostics)
+        keeper.after_task()
     if args.enable_other_metrics:
         record.update(forward_transfer=forward_transfer(before, _untrained_accuracies(args, dataset)[1:]))
 
@@ -197,6 +220,23 @@ def prepare(args: Namespace, command: list[str]) -> tuple[Parts, Record]:
     return parts, record
 
 
+def open_tracker(args: Namespace) -> Tracker:
+    """Open the trackers that the flags ask for. Raises InputError if that cannot be done."""
+    try:
+        return Tracker(args)
+    except ValueError as error:
+        raise InputError(str(error)) from error
+
+
+def open_keeper(parts: Parts, record: Record, stop: StopRequest) -> Keeper:
+    """Find the checkpoint to go on from, if any. Raises InputError if it cannot be used; the record is then marked failed."""
+    try:
+        return Keeper(*parts, record, stop, find_checkpoint(parts.model.args))
+    except ValueError as error:
+        record.finish("failed", str(error))
+        raise InputError(str(error)) from error
+
+
 def run(args: Namespace, command: list[str]) -> Record:
     """Do one run and return its closed record.
 
@@ -204,13 +244,16 @@ def run(args: Namespace, command: list[str]) -> Record:
         InputError: the arguments or the data are wrong; nothing has been trained.
         TrainingDiverged: a loss that is not finite; the record is marked failed.
         OSError: the record cannot be written any more.
-        KeyboardInterrupt: the record is marked interrupted.
+        KeyboardInterrupt: the record is marked interrupted; `Interrupted` if the state was saved too.
     """
-    with RunSlot() as slot:
+    with RunSlot() as slot, open_tracker(args) as tracker:
         torch.set_num_threads(choose_threads(args.threads, slot.others()))
         parts, record = prepare(args, command)
-        with record:
-            train(*parts, args, record)
+        with StopRequest() as stop:
+            keeper = open_keeper(parts, record, stop)
+            with record:
+                train(parts, args, record, tracker, keeper)
+                keeper.at_end()
     return record
 
 

@@ -105,6 +105,13 @@ def yes_or_no(text: str) -> int:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
+def when_to_save(text: str) -> str:
+    """Read `last`, `task` or a number of steps; an argparse type."""
+    if text in ("last", "task") or (text.isascii() and text.isdigit() and 0 < int(text) <= LARGEST):
+        return text
+    raise argparse.ArgumentTypeError(f"{text!r} is not last, task or a number of steps, such as 500")
+
+
 def add_rehearsal_args(parser: Container) -> None:
     """Add the flags of a method with a memory, to a parser or an argument group."""
     positive = whole()
@@ -203,6 +210,24 @@ def add_management_args(parser: Container) -> None:
         "--record_variation", type=yes_or_no, default=0, metavar="0|1", help="record how parameters varied over each task"
     )
     parser.add_argument("--notes", metavar="TEXT", help="kept in the record")
+    parser.add_argument(
+        "--savecheck",
+        type=when_to_save,
+        metavar="last|task|N",
+        help="checkpoint at the end; after each task too; or every N steps too",
+    )
+    parser.add_argument("--resume", metavar="auto|FILE", help="go on from the run's newest checkpoint, or from this one")
+    parser.add_argument(
+        "--keep_checkpoints", type=whole(), default=2, metavar="N", help="how many to keep beside the one at the end"
+    )
+    parser.add_argument(
+        "--save_after_interrupt", type=yes_or_no, default=1, metavar="0|1", help="a checkpoint when a signal stops the run"
+    )
+    parser.add_argument("--checkpoint_path", default="./checkpoints/", metavar="DIR", help="folder of the checkpoints")
+    parser.add_argument("--tensorboard", type=yes_or_no, default=0, metavar="0|1", help="log into the results' tensorboard/")
+    parser.add_argument("--wandb_name", metavar="NAME", help="Weights & Biases: the run's name (default: its id)")
+    parser.add_argument("--wandb_entity", metavar="NAME", help="Weights & Biases: on with --wandb_project (or WANDB_ENTITY)")
+    parser.add_argument("--wandb_project", metavar="NAME", help="Weights & Biases: on with --wandb_entity (or WANDB_PROJECT)")
 
 
 MANAGEMENT = (
@@ -213,6 +238,15 @@ MANAGEMENT = (
     "verify_data",
     "non_verbose",
     "notes",
+    "savecheck",
+    "resume",
+    "keep_checkpoints",
+    "save_after_interrupt",
+    "checkpoint_path",
+    "tensorboard",
+    "wandb_name",
+    "wandb_entity",
+    "wandb_project",
     "data_path",  # a benchmark's own: what is found there is among its facts
     "class_order",
 )

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from PIL import Image
 
 import datasets
 import models
@@ -318,6 +319,8 @@ def test_verify_data_from_the_environment(value, expected, monkeypatch, resolve)
     [
         ("--base_path", "elsewhere"), ("--results_path", "other"), ("--device", "cpu"),
         ("--threads", "3"), ("--notes", "a try"), ("--non_verbose", "1"), ("--verify_data", "0"),
+        ("--savecheck", "last"), ("--checkpoint_path", "elsewhere"),
+        ("--tensorboard", "1"), ("--wandb_name", "a"), ("--wandb_entity", "b"), ("--wandb_project", "c"),
     ],
 )  # fmt: skip
 def test_run_id_does_not_depend_on_where(words):
@@ -403,7 +406,7 @@ def test_run_id_depends_on_the_facts_of_the_config(tmp_path, monkeypatch, resolv
 
 @pytest.fixture(scope="module")
 def made_folder(tmp_path_factory) -> Path:
-    """Both CIFAR sets in their published format, with two noisy images per class and file, and MiniImageNet with one a class."""
+    """Both CIFAR sets in their published format, with two noisy images per class and file, MiniImageNet with one, and photos."""
     root = tmp_path_factory.mktemp("made")
     write_mini_tree(root / "MiniImageNet")
     rng = np.random.default_rng(0)
@@ -415,6 +418,10 @@ def made_folder(tmp_path_factory) -> Path:
             labels = [label for label in range(classes) for _ in range(2)]
             pixels = rng.integers(0, 256, (len(labels), 3072), dtype=np.uint8)
             (folder / file).write_bytes(pickle.dumps({"data": pixels, benchmark.LABELS: labels}, protocol=2))
+    for place in range(8):
+        path = root / "photos" / ("train", "test")[place % 2] / str(place // 2) / "0.png"
+        path.parent.mkdir(parents=True)
+        Image.fromarray(rng.integers(0, 256, (32, 32, 3), dtype=np.uint8)).save(path)
     return root
 
 
@@ -423,7 +430,9 @@ def one_step(go, made_folder, method, path, *words):
     known = settings.actions_by_name(settings.resolve(["--model", method, "--help"]).parser)
     sizes = {"buffer_size": "40", "minibatch_size": "2", "fitting_epochs": "1"}
     memory = tuple(word for name, size in sizes.items() if name in known for word in (f"--{name}", size))
-    where = ("--results_path", "results")
+    where = ["--results_path", "results"]
+    if path.parent.name == "seq-folder":
+        where += ["--data_path", str(made_folder / "photos")]
     (made_folder / "results").mkdir(exist_ok=True)
     return go(
         "--model", method, "--dataset", path.parent.name, "--dataset_config", path.stem, "--verify_data", "0",
