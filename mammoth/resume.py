@@ -1,7 +1,8 @@
 """Checkpoints of a run's whole state, and runs that go on from one: `--savecheck`, `--resume`.
 
 A run's checkpoints lie in `<checkpoint_path>/<run id>/`: `t002_s000000120.pt` is the state at step 120 of the run, in task 2
-(counted from 0; at a task's end the next one's number); `last.pt` the state at its end. Each is enough to go on, bit for bit on the CPU.
+(counted from 0; at a task's end the next one's number); `last.pt` the state at its end. Each is enough to go on, bit for bit on
+the CPU.
 
 A method's state is its `state_dict()` and its attributes of class `Buffer`. To go on within a task, its `begin_task` is called on
 the restored state, for what it makes of that, and the state is then restored once more over what `begin_task` changed.
@@ -147,6 +148,7 @@ class Keeper:
         restore_method(self.model, found)
         if scheduler is not None:
             scheduler.load_state_dict(found["scheduler"])
+            vars(self.model.opt)["_opt_called"] = True  # else torch warns that no step came before the schedule's
         self.dataset.train_loader.load_state_dict(found["progress"]["loader"])
         return found["progress"]["epoch"]
 
