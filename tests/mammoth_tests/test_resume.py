@@ -1,5 +1,6 @@
 """Runs that stop and go on: the finished record and the last state equal the uninterrupted run's, for every method."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -230,3 +231,49 @@ def test_a_process_that_is_asked_to_stop(number, status, tmp_path):
     assert first.startswith("error: interrupted; the state is in ")
     assert second.endswith("--seed 0 --resume auto")
     assert Path(first.split(" in ", 1)[1]).is_file()
+
+
+def test_a_weight_that_is_not_finite(resolve):
+    """At a task's end it stops the run, whichever weight it is; finite weights pass."""
+    model = runner.build(resolve("--model", "er")).model
+    runner.check_weights(model)
+    with torch.no_grad():
+        list(model.net.parameters())[1][0] = float("nan")
+    with pytest.raises(runner.TrainingDiverged, match="a weight is not finite"):
+        runner.check_weights(model)
+
+
+class Hostile:
+    """Unpickled, it would make a folder."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+def test_a_checkpoint_that_would_execute_code(tmp_path):
+    """Refused with the file's name, and nothing is executed."""
+    path = tmp_path / "hostile.pt"
+    torch.save({"schema": 1, "model": {}, "args": Hostile(tmp_path / "made")}, path)
+    with pytest.raises(ValueError, match=r"hostile\.pt is corrupt or no checkpoint"):
+        load_checkpoint(path)
+    assert not (tmp_path / "made").exists()
+
+
+def test_cut_and_flipped_checkpoints(go, tmp_path):
+    """200 cut short and 200 with a bit flipped: read, or a ValueError that names the file; nothing else."""
+    words = ("--model", "er", "--buffer_size", "10", "--debug_mode", "1", "--stop_after", "1", "--checkpoint_path", str(tmp_path))
+    whole = (tmp_path / go(*words, "--savecheck", "last")["run_id"] / "last.pt").read_bytes()
+    draws = torch.Generator().manual_seed(0)
+    path = tmp_path / "damaged.pt"
+    for _ in range(200):
+        path.write_bytes(whole[: int(torch.randint(len(whole), (), generator=draws))])
+        with pytest.raises(ValueError, match=r"damaged\.pt"):
+            load_checkpoint(path)
+        flipped = bytearray(whole)
+        flipped[int(torch.randint(len(whole), (), generator=draws))] ^= 1 << int(torch.randint(8, (), generator=draws))
+        path.write_bytes(flipped)
+        with contextlib.suppress(ValueError):  # a flip in what the format leaves unused changes nothing
+            assert load_checkpoint(path)["schema"] == 1
