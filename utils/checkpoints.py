@@ -2,6 +2,9 @@
 
 import io
 import pickle
+import struct
+import zipfile
+import zlib
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -54,15 +57,25 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         ValueError: no such file, truncated or corrupt, asks for code, or is no checkpoint of this schema; names it.
     """
     try:
+        _check_sums(path)
         content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError as error:
         raise ValueError(f"no checkpoint {path}; a run writes one with --savecheck last") from error
-    except (OSError, RuntimeError, ValueError, EOFError, KeyError, UnicodeDecodeError, pickle.UnpicklingError) as error:
+    except (OSError, RuntimeError, ValueError, EOFError, LookupError, TypeError, AttributeError, AssertionError, ArithmeticError,
+            MemoryError, struct.error, zlib.error, zipfile.BadZipFile, pickle.UnpicklingError) as error:  # fmt: skip
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ValueError(f"{path} is corrupt or no checkpoint: {reason}") from error
     if not isinstance(content, dict) or content.get("schema") != SCHEMA or "model" not in content:
         raise ValueError(f"{path} is no checkpoint of schema {SCHEMA}")
     return content
+
+
+def _check_sums(path: Path) -> None:
+    """Raise BadZipFile if a part of the archive does not have its checksum: torch itself does not look."""
+    with zipfile.ZipFile(path) as archive:
+        damaged = archive.testzip()
+    if damaged is not None:
+        raise zipfile.BadZipFile(f"{damaged} is damaged")
 
 
 def restore_model(checkpoint: dict[str, Any], device: torch.device) -> Any:
