@@ -1,9 +1,11 @@
-"""The command line: read it, run it, say how it went. Exit status 0 done, 1 failed, 2 wrong input, 130 interrupted."""
+"""The command line: read it, run it, say how it went. Exit status 0 done, 1 failed, 2 wrong input, 130 or 143 interrupted."""
 
 import sys
 from argparse import Namespace
 
 from utils.threads import prepare_environment
+
+STARTS_AGAIN = "interrupted; the record keeps the tasks that were done, and the same command starts again from the first"
 
 
 def main(argv: list[str]) -> int:
@@ -30,6 +32,7 @@ def main(argv: list[str]) -> int:
 
 
 def _run(resolved: "settings.Settings", argv: list[str]) -> int:  # type: ignore[name-defined]  # noqa: F821
+    from mammoth.interruption import Interrupted
     from mammoth.runner import InputError, TrainingDiverged, run
     from utils.loggers import LOG, setup_logging
 
@@ -44,10 +47,10 @@ def _run(resolved: "settings.Settings", argv: list[str]) -> int:  # type: ignore
         return _complain(error, 2)
     except (TrainingDiverged, OSError) as error:
         return _complain(error, 1)
+    except Interrupted as stop:
+        return _complain(stop.message or STARTS_AGAIN, stop.status)
     except KeyboardInterrupt:
-        return _complain(
-            "interrupted; the record keeps the tasks that were done, and the same command starts again from the first", 130
-        )
+        return _complain(STARTS_AGAIN, 130)
     print(summary(record.content, str(record.path)))
     return 0
 

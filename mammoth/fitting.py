@@ -35,6 +35,14 @@ class EarlyStopping:
             self.waited += 1
         return self.waited >= self.patience
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return what it has seen so far."""
+        return {"best": self.best, "waited": self.waited, "state": dict(self.state)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Put back what `state_dict` gave."""
+        self.best, self.waited, self.state = state["best"], state["waited"], state["state"]
+
     def restore(self, net: Any) -> None:
         """Put the best network back."""
         if self.state:

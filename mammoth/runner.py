@@ -15,12 +15,13 @@ from backbone import get_backbone
 from datasets import ContinualDataset, get_dataset
 from mammoth import records
 from mammoth.fitting import enough_after_epoch, make_early_stopping
+from mammoth.interruption import StopRequest
 from mammoth.records import Record
+from mammoth.resume import Keeper, find_checkpoint
 from mammoth.variation import VariationRecorder
 from mammoth.watch import Tracker
 from models import ContinualModel, added_folder, get_model
 from utils import conf, randomness
-from utils.checkpoints import checkpoint_path, save_checkpoint
 from utils.evaluate import evaluate_tasks
 from utils.loggers import LOG, append_logs, print_accuracies
 from utils.metrics import forward_transfer
@@ -102,12 +103,12 @@ def build(args: Namespace) -> Parts:
     return Parts(model, dataset)
 
 
-def train_epoch(parts: Parts, epoch: int, watch: LossWatch, bar: TaskBar, scheduler: Any) -> None:
-    """Go once over the task's images."""
+def train_epoch(parts: Parts, epoch: int, watch: LossWatch, bar: TaskBar, scheduler: Any, keeper: Keeper | None = None) -> None:
+    """Go once over the task's images, or over the rest of them where the loader goes on within a pass."""
     model, dataset = parts
     loader = dataset.train_loader
     assert loader is not None
-    for step, (inputs, labels, not_aug_inputs, *extras) in enumerate(loader):
+    for step, (inputs, labels, not_aug_inputs, *extras) in enumerate(loader, model.epoch_iteration):
         if (model.args.debug_mode and step > model.get_debug_iters()) or model.task_iteration == model.args.n_iters:
             break
         fields = dict(zip(loader.dataset.extra_return_fields, extras, strict=True))
@@ -116,10 +117,12 @@ def train_epoch(parts: Parts, epoch: int, watch: LossWatch, bar: TaskBar, schedu
         bar.update(observed["loss"])
         if scheduler is not None and model.args.scheduler_mode == "iter":
             scheduler.step()
+        if keeper is not None:
+            keeper.after_step(epoch, scheduler)
 
 
-def train_task(parts: Parts, tracker: Tracker | None = None) -> None:
-    """Train on the task whose loaders were made last: begin, all epochs, end."""
+def train_task(parts: Parts, tracker: Tracker | None = None, keeper: Keeper | None = None) -> None:
+    """Train on the task whose loaders were made last: begin, all epochs (or those left of a resumed run), end."""
     model, dataset = parts
     args = model.args
     model.net.train()
@@ -132,9 +135,11 @@ def train_task(parts: Parts, tracker: Tracker | None = None) -> None:
     bar = TaskBar(steps, dataset.current_task + 1, dataset.n_training_tasks, bool(args.non_verbose))
     stopping = make_early_stopping(args)
     try:
-        for epoch in range(epochs):
-            model.meta_begin_epoch(epoch, dataset)
-            train_epoch(parts, epoch, watch, bar, scheduler)
+        begun = keeper.enter_task(scheduler, stopping) if keeper is not None else None
+        for epoch in range(begun or 0, epochs):
+            if epoch != begun:
+                model.meta_begin_epoch(epoch, dataset)
+            train_epoch(parts, epoch, watch, bar, scheduler, keeper)
             if scheduler is not None and args.scheduler_mode == "epoch":
                 scheduler.step()
             model.meta_end_epoch(epoch, dataset)
@@ -146,23 +151,32 @@ def train_task(parts: Parts, tracker: Tracker | None = None) -> None:
     if stopping is not None:
         stopping.restore(model.net)
     model.meta_end_task(dataset)
+    check_weights(model)
 
 
-def train(
-    model: ContinualModel, dataset: ContinualDataset, args: Namespace, record: Record, tracker: Tracker | None = None
-) -> None:
+def check_weights(model: ContinualModel) -> None:
+    """Raise `TrainingDiverged` if a weight is not finite at a task's end."""
+    sums = torch.stack([parameter.detach().float().sum() for parameter in model.net.parameters()])
+    if not bool((sums * 0 == 0).all()):
+        raise TrainingDiverged(f"a weight is not finite at the end of task {model.current_task}.\nTry a lower --lr.")
+
+
+def train(parts: Parts, args: Namespace, record: Record, tracker: Tracker, keeper: Keeper) -> None:
     """Go through the tasks, evaluating after each, into the record."""
-    parts = Parts(model, dataset)
+    model, dataset = parts
     tasks = dataset.n_training_tasks
-    before: list[float] = []
-    spent = {"train_s": 0.0, "evaluate_s": 0.0, "steps": 0}
-    recorder = VariationRecorder(model.net) if args.record_variation else None
-    for task in range(min(tasks, args.stop_after or tasks)):
+    recorder = keeper.recorder = VariationRecorder(model.net) if args.record_variation else None
+    for _ in range(keeper.first_task):
+        dataset.get_data_loaders()
+    first = keeper.first_task
+    keeper.restore()
+    before, spent = keeper.before, keeper.spent
+    for task in range(first, min(tasks, args.stop_after or tasks)):
         dataset.get_data_loaders()
         started = time.perf_counter()
-        if args.enable_other_metrics and task > 0:
+        if args.enable_other_metrics and task > 0 and not keeper.within_task:
             before += evaluate_tasks(model, dataset, range(task, task + 1)).class_il
-        train_task(parts, tracker)
+        train_task(parts, tracker, keeper)
         trained = time.perf_counter()
         if recorder is not None:
             recorder.end_task(model.net)
@@ -181,8 +195,8 @@ def train(
         record.add_stage(*accuracies, found.confusion, diagnostics)
         if args.eval_future and not dataset.joint:
             record.content.setdefault("future", []).append(_future_accuracies(model, dataset))
-        if tracker is not None:
-            tracker.evaluation(*accuracies, diagnostics)
+        tracker.evaluation(*accuracies, diagnostics)
+        keeper.after_task()
     if args.enable_other_metrics:
         record.update(forward_transfer=forward_transfer(before, _untrained_accuracies(args, dataset)[1:]))
 
@@ -247,6 +261,15 @@ def open_tracker(args: Namespace) -> Tracker:
         raise InputError(str(error)) from error
 
 
+def open_keeper(parts: Parts, record: Record, stop: StopRequest) -> Keeper:
+    """Find the checkpoint to go on from, if any. Raises InputError if it cannot be used; the record is then marked failed."""
+    try:
+        return Keeper(*parts, record, stop, find_checkpoint(parts.model.args))
+    except ValueError as error:
+        record.finish("failed", str(error))
+        raise InputError(str(error)) from error
+
+
 def run(args: Namespace, command: list[str]) -> Record:
     """Do one run and return its closed record.
 
@@ -254,7 +277,7 @@ def run(args: Namespace, command: list[str]) -> Record:
         InputError: the arguments or the data are wrong; nothing has been trained.
         TrainingDiverged: a loss that is not finite; the record is marked failed.
         OSError: the record cannot be written any more.
-        KeyboardInterrupt: the record is marked interrupted.
+        KeyboardInterrupt: the record is marked interrupted; `Interrupted` if the state was saved too.
     """
     with RunSlot() as slot, open_tracker(args) as tracker:
         torch.set_num_threads(choose_threads(args.threads, slot.others()))
@@ -264,14 +287,14 @@ def run(args: Namespace, command: list[str]) -> Record:
 
 
 def train_and_close(parts: Parts, args: Namespace, record: Record, tracker: Tracker) -> None:
-    """Train into an open record, close it, and keep what the flags ask for: a line in logs.pyd, a checkpoint."""
-    with record:
-        train(*parts, args, record, tracker)
+    """Train into an open record, from its checkpoint if the flags name one, close it, and write a line in logs.pyd."""
+    with StopRequest() as stop:
+        keeper = open_keeper(parts, record, stop)
+        with record:
+            train(parts, args, record, tracker, keeper)
+            keeper.at_end()
     if not args.disable_log:
         append_logs(args, record.content, records.results_folder(args))
-    if args.savecheck:
-        save_checkpoint(checkpoint_path(args), *parts)
-        LOG.info("Saving checkpoint into: %s", checkpoint_path(args))
 
 
 def describe_data(dataset: ContinualDataset) -> dict[str, Any]:

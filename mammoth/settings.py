@@ -351,6 +351,8 @@ def _settle(args: Namespace, parser: Parser, given: set[str]) -> None:
         raise ValueError("--optim_nesterov 1 needs a momentum: give --optim_mom, for example 0.9")
     if args.debug_mode and "n_epochs" not in given:
         args.n_epochs = 1
+    if args.seed is None and args.resume is not None:
+        raise ValueError("--resume needs the run's --seed: without one a new run with a seed of its own would start")
     if args.seed is None:
         args.seed = secrets.randbits(31)
 

@@ -76,6 +76,14 @@ class VariationRecorder:
         self.tasks.append(describe(parameter_variation(self.previous, now).double(), self.sizes))
         self.previous = now
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return what was measured, and the network at the last task's end."""
+        return {"previous": self.previous, "tasks": self.tasks}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Put back what `state_dict` gave."""
+        self.previous, self.tasks = state["previous"], list(state["tasks"])
+
     def content(self) -> dict[str, Any]:
         """Return what goes into the record: layers, bins, and an entry a task."""
         return {"layers": list(self.sizes), "sizes": list(self.sizes.values()), "edges": EDGES, "tasks": self.tasks}

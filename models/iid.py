@@ -6,6 +6,7 @@ from a second, independently shuffled pass over the same images.
 
 from argparse import ArgumentParser
 from collections.abc import Iterator
+from typing import Any
 
 from torch import Tensor
 
@@ -41,6 +42,16 @@ class Iid(ContinualModel):
             self.second = iter(self.second_loader)
             batch = next(self.second)
         return batch
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """Return where the second pass stands; nothing before the first task."""
+        return self.second_loader.state_dict() if hasattr(self, "second_loader") else {}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Go on with the second pass, once there is a task to go through."""
+        if state and hasattr(self, "second_loader") and state["images"] == len(self.second_loader.dataset):
+            self.second_loader.load_state_dict(state)
+            self.second = iter(self.second_loader) if state["order"] is not None else iter(())
 
     def observe(self, inputs: Tensor, labels: Tensor, not_aug_inputs: Tensor, epoch: int | None = None) -> dict[str, Tensor]:
         """One step on one batch, or on the summed losses of two, each with its own forward pass."""

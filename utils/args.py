@@ -112,6 +112,13 @@ def yes_or_no(text: str) -> int:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
+def when_to_save(text: str) -> str:
+    """Read `last`, `task` or a number of steps; an argparse type."""
+    if text in ("last", "task") or (text.isascii() and text.isdigit() and 0 < int(text) <= LARGEST):
+        return text
+    raise argparse.ArgumentTypeError(f"{text!r} is not last, task or a number of steps, such as 500")
+
+
 def add_rehearsal_args(parser: Container) -> None:
     """Add the flags of a method with a memory, to a parser or an argument group."""
     positive = whole()
@@ -290,7 +297,19 @@ def add_management_args(parser: Container) -> None:
         "--disable_noisy_labels_cache", type=yes_or_no, default=0, metavar="0|1", help="taken for Mammoth's sake: there is no cache"
     )
     flag("--cache_path_noisy_labels", metavar="DIR", help="taken for Mammoth's sake: there is no cache")
-    parser.add_argument("--savecheck", type=one_of("last"), metavar="last", help="keep the trained model in a checkpoint")
+    parser.add_argument(
+        "--savecheck",
+        type=when_to_save,
+        metavar="last|task|N",
+        help="checkpoint at the end; after each task too; or every N steps too",
+    )
+    parser.add_argument("--resume", metavar="auto|FILE", help="go on from the run's newest checkpoint, or from this one")
+    parser.add_argument(
+        "--keep_checkpoints", type=whole(), default=2, metavar="N", help="how many to keep beside the one at the end"
+    )
+    parser.add_argument(
+        "--save_after_interrupt", type=yes_or_no, default=1, metavar="0|1", help="a checkpoint when a signal stops the run"
+    )
     parser.add_argument("--checkpoint_path", default="./checkpoints/", metavar="DIR", help="folder of the checkpoints")
     parser.add_argument("--tensorboard", type=yes_or_no, default=0, metavar="0|1", help="log into the results' tensorboard/")
     parser.add_argument("--wandb_name", metavar="NAME", help="Weights & Biases: the run's name (default: its id)")
@@ -316,6 +335,9 @@ MANAGEMENT = (
     "disable_noisy_labels_cache",
     "cache_path_noisy_labels",
     "savecheck",
+    "resume",
+    "keep_checkpoints",
+    "save_after_interrupt",
     "checkpoint_path",
     "tensorboard",
     "wandb_name",

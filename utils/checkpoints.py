@@ -1,13 +1,17 @@
 """A trained model in one file, from which it predicts without its data set: weights, arguments, class names, transform."""
 
+import io
 import pickle
+import struct
+import zipfile
+import zlib
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from utils.files import write_stream_atomically
+from utils.files import write_atomically
 
 SCHEMA = 1
 FACTS = ("NAME", "SETTING", "N_CLASSES", "N_TASKS", "N_CLASSES_PER_TASK", "SIZE", "TRANSFORM", "TEST_TRANSFORM")
@@ -18,8 +22,11 @@ def checkpoint_path(args: Namespace) -> Path:
     return Path(args.checkpoint_path) / args.run_id / "last.pt"
 
 
-def save_checkpoint(path: Path, model: Any, dataset: Any) -> None:
+def save_checkpoint(path: Path, model: Any, dataset: Any, state: dict[str, Any] | None = None) -> None:
     """Write a method's state and what it takes to predict with it, whole or not at all.
+
+    Args:
+        state: what else to keep, such as all that a run needs to go on.
 
     Raises:
         OSError: the folder cannot be made or written.
@@ -35,9 +42,12 @@ def save_checkpoint(path: Path, model: Any, dataset: Any) -> None:
         "n_seen": dataset.training_range()[1],
         "size": tuple(dataset.SIZE),
         "test_transform": dataset.TEST_TRANSFORM,
+        **(state or {}),
     }
+    whole = io.BytesIO()  # so that a full disk shows as an OSError, not as torch's
+    torch.save(content, whole)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_stream_atomically(path, lambda file: torch.save(content, file))
+    write_atomically(path, whole.getvalue())
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
@@ -47,15 +57,25 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         ValueError: no such file, truncated or corrupt, asks for code, or is no checkpoint of this schema; names it.
     """
     try:
+        _check_sums(path)
         content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError as error:
         raise ValueError(f"no checkpoint {path}; a run writes one with --savecheck last") from error
-    except (OSError, RuntimeError, ValueError, EOFError, KeyError, UnicodeDecodeError, pickle.UnpicklingError) as error:
+    except (OSError, RuntimeError, ValueError, EOFError, LookupError, TypeError, AttributeError, AssertionError, ArithmeticError,
+            MemoryError, struct.error, zlib.error, zipfile.BadZipFile, pickle.UnpicklingError) as error:  # fmt: skip
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ValueError(f"{path} is corrupt or no checkpoint: {reason}") from error
     if not isinstance(content, dict) or content.get("schema") != SCHEMA or "model" not in content:
         raise ValueError(f"{path} is no checkpoint of schema {SCHEMA}")
     return content
+
+
+def _check_sums(path: Path) -> None:
+    """Raise BadZipFile if a part of the archive does not have its checksum: torch itself does not look."""
+    with zipfile.ZipFile(path) as archive:
+        damaged = archive.testzip()
+    if damaged is not None:
+        raise zipfile.BadZipFile(f"{damaged} is damaged")
 
 
 def restore_model(checkpoint: dict[str, Any], device: torch.device) -> Any:

@@ -13,6 +13,7 @@ import random
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
@@ -49,6 +50,29 @@ class Randomness:
         for key, value in state.items():
             name, device = key.rsplit("@", 1)
             self.generator(name, device).set_state(value.cpu())
+
+
+def global_state() -> dict[str, Any]:
+    """Return the state of the global generators of `random`, `numpy` and `torch` (on a GPU too, where one is in use)."""
+    version, words, gauss = random.getstate()
+    kind, keys, place, has_gauss, cached = np.random.get_state()
+    return {
+        "random": [version, list(words), gauss],
+        "numpy": [str(kind), torch.from_numpy(np.asarray(keys).astype(np.int64)), int(place), int(has_gauss), float(cached)],
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [],
+    }
+
+
+def restore_global_state(state: dict[str, Any]) -> None:
+    """Put the global generators back where `global_state` found them."""
+    version, words, gauss = state["random"]
+    kind, keys, *rest = state["numpy"]
+    random.setstate((version, tuple(words), gauss))
+    np.random.set_state((kind, keys.numpy().astype(np.uint32), *rest))
+    torch.set_rng_state(state["torch"])
+    if state["cuda"]:
+        torch.cuda.set_rng_state_all(state["cuda"])
 
 
 _current: Randomness | None = None

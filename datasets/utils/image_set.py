@@ -70,6 +70,8 @@ class BatchLoader:
         self.batch_size = batch_size
         self.generator = generator
         self.drop_last = drop_last
+        self._place: tuple[Tensor, int] | None = None  # order of the pass at hand, batches given
+        self._from: tuple[Tensor, int] | None = None  # where the next pass goes on
 
     def __len__(self) -> int:
         full, rest = divmod(len(self.dataset), self.batch_size)
@@ -83,9 +85,31 @@ class BatchLoader:
         return torch.randperm(len(self.dataset), generator=self.generator).to(device)
 
     def __iter__(self) -> Iterator[Batch]:
-        for number, indexes in enumerate(self.order().split(self.batch_size)):
-            if number < len(self):
+        begun, self._from = self._from, None
+        order, first = begun or (self.order(), 0)
+        for number, indexes in enumerate(order.split(self.batch_size)):
+            if first <= number < len(self):
+                self._place = (order, number + 1)
                 yield self.dataset.batch(indexes)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the pass at hand stands: its order, how many batches were given, and the generator of the next orders."""
+        order, given = self._place or (None, 0)
+        generator = self.generator.get_state() if self.generator is not None else None
+        return {"order": order, "given": given, "generator": generator, "images": len(self.dataset)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Let the next pass go on where `state_dict` was taken.
+
+        Raises:
+            ValueError: that was another set of images.
+        """
+        if state["images"] != len(self.dataset):
+            raise ValueError(f"the pass to go on with was over {state['images']} images, and there are {len(self.dataset)}")
+        if state["order"] is not None:
+            self._place = self._from = (state["order"].to(torch.as_tensor(self.dataset.data).device), state["given"])
+        if self.generator is not None:
+            self.generator.set_state(state["generator"].cpu())
 
 
 def select(images: ImageSet, first: int, past_last: int, **changes: Any) -> ImageSet:

@@ -1,0 +1,279 @@
+"""Runs that stop and go on: the finished record and the last state equal the uninterrupted run's, for every method."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import models
+from mammoth import cli, resume, runner
+from mammoth.interruption import Interrupted, StopRequest
+from models import ContinualModel
+from utils.checkpoints import load_checkpoint
+from utils.yaml_files import ROOT
+
+METHODS = sorted(models.get_model_names())
+SHORT = ("--debug_mode", "1", "--stop_after", "2", "--savecheck", "last")
+NUMBERS = ("args", "class_il", "task_il", "confusion", "diagnostics", "variation", "forward_transfer", "status", "data")
+STATE = ("model", "optimizer", "scheduler", "buffer", "buffers", "counters", "generators", "global_generators")
+
+
+def equal(first, second) -> bool:
+    """Whether two nested states are the same, bit for bit."""
+    if isinstance(first, torch.Tensor):
+        return isinstance(second, torch.Tensor) and torch.equal(first, second)
+    if isinstance(first, dict):
+        return first.keys() == second.keys() and all(equal(first[key], second[key]) for key in first)
+    if isinstance(first, list | tuple):
+        return len(first) == len(second) and all(map(equal, first, second))
+    return first == second
+
+
+def differing(first: dict, second: dict, keys: tuple[str, ...]) -> list[str]:
+    return [key for key in keys if not equal(first.get(key), second.get(key))]
+
+
+@pytest.fixture
+def stopped_at(monkeypatch, tmp_path, go):
+    """Return a function that runs a command line, asks it to stop during its nth step, resumes it, and returns record and state."""
+
+    def last(record):
+        return load_checkpoint(tmp_path / "kept" / record["run_id"] / "last.pt")
+
+    def stopped(step, *words):
+        words = (*words, "--checkpoint_path", str(tmp_path / "kept"))
+        whole = go(*words)
+        expected = last(whole)
+        for path in (tmp_path / "kept").rglob("*.pt"):
+            path.unlink()
+        done = 0
+        observe = ContinualModel.meta_observe
+
+        def observing(self, *batch, **fields):
+            nonlocal done
+            done += 1
+            if done == step:
+                os.kill(os.getpid(), signal.SIGTERM)
+            return observe(self, *batch, **fields)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(ContinualModel, "meta_observe", observing)
+            with pytest.raises(Interrupted) as raised:
+                go(*words)
+        assert raised.value.status == 143
+        again = go(*words, "--resume", "auto")
+        again["args"] = {**again["args"], "resume": None}
+        assert again["provenance"]["steps"] == whole["provenance"]["steps"]
+        return differing(whole, again, NUMBERS) + differing(expected, last(again), STATE)
+
+    return stopped
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("step", [4, 6, 9])
+def test_stop_and_resume(method, step, stopped_at):
+    """Stopped within the first task, at its last step, and within the second: the same record and the same last state."""
+    if models.get_model_class(method).NAME in ("joint", "iid") and step > 6:
+        pytest.skip("one task of six steps")
+    assert stopped_at(step, "--model", method, *SHORT) == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--dataset_config", "offline", "--n_epochs", "3", "--batch_size", "100", "--lr_scheduler", "cosine", "--lr", "0.1"),
+        (
+            "--n_iters",
+            "8",
+            "--lr_scheduler",
+            "multisteplr",
+            "--lr_milestones",
+            "3",
+            "--scheduler_mode",
+            "iter",
+            "--optim_mom",
+            "0.9",
+        ),
+        ("--permute_classes", "1", "--n_iters", "8", "--record_variation", "1", "--enable_other_metrics", "1"),
+        ("--optimizer", "adam", "--lr", "0.001", "--n_iters", "8"),
+    ],
+    ids=["epochs and a schedule", "steps, a schedule and momentum", "orders, variation, forward transfer", "adam"],
+)
+def test_everything_else_that_is_carried(words, stopped_at):
+    """Schedules, momenta, class orders, recorded variation, accuracies before training: stopped within the second task."""
+    assert stopped_at(12, "--model", "pvbf", "--stop_after", "2", "--savecheck", "last", *words) == []
+
+
+def test_icarl_offline_goes_on_with_its_exemplars(stopped_at):
+    """Images that `begin_task` adds to the task's are there again after a stop within the task."""
+    words = ("--model", "icarl", "--icarl_mode", "offline", "--debug_mode", "1", "--stop_after", "2", "--savecheck", "last")
+    assert stopped_at(9, *words) == []
+
+
+def test_saved_every_few_steps_and_pruned(go, tmp_path):
+    """--savecheck 4 with --keep_checkpoints 2: the two newest and the last one stay; each goes on to the same end."""
+    words = ("--model", "er", "--debug_mode", "1", "--stop_after", "2", "--checkpoint_path", str(tmp_path / "kept"))
+    whole = go(*words, "--savecheck", "4")
+    folder = tmp_path / "kept" / whole["run_id"]
+    assert sorted(path.name for path in folder.iterdir()) == ["last.pt", "t001_s000000008.pt", "t001_s000000012.pt"]
+    again = go(*words, "--resume", str(folder / "t001_s000000008.pt"))
+    assert differing(whole, again, NUMBERS[1:]) == []
+
+
+def test_a_checkpoint_is_no_larger_than_network_and_memory(go, tmp_path):
+    """Beside 300 stored images and a network, at most 100 kB."""
+    words = (
+        "--model",
+        "er",
+        "--buffer_size",
+        "300",
+        "--debug_mode",
+        "1",
+        "--savecheck",
+        "last",
+        "--checkpoint_path",
+        str(tmp_path),
+    )
+    path = tmp_path / go(*words)["run_id"] / "last.pt"
+    content = load_checkpoint(path)
+    tensors = [*content["model"].values(), *(value for value in content["buffer"].values() if isinstance(value, torch.Tensor))]
+    assert path.stat().st_size < sum(value.numel() * value.element_size() for value in tensors) + 100_000
+
+
+def test_a_damaged_checkpoint_is_passed_over(go, tmp_path):
+    """--resume auto: the newest file is cut short, so the one before it is used, and the end is the same."""
+    words = ("--model", "er", "--debug_mode", "1", "--stop_after", "2", "--checkpoint_path", str(tmp_path / "kept"))
+    whole = go(*words, "--savecheck", "4")
+    folder = tmp_path / "kept" / whole["run_id"]
+    (folder / "last.pt").unlink()
+    newest = folder / "t001_s000000012.pt"
+    newest.write_bytes(newest.read_bytes()[:-200])
+    again = go(*words, "--resume", "auto")
+    assert again["provenance"]["resumed_at"] == [8]
+    assert differing(whole, again, NUMBERS[1:]) == []
+
+
+def test_what_cannot_be_resumed(go, resolve, tmp_path):
+    """Another run's checkpoint, a run without a seed, a file that is none: said in one line each, before anything is trained."""
+    words = ("--model", "er", "--debug_mode", "1", "--stop_after", "1", "--checkpoint_path", str(tmp_path))
+    path = tmp_path / go(*words, "--savecheck", "last")["run_id"] / "last.pt"
+    with pytest.raises(runner.InputError, match="give the same flags and --seed"):
+        go(*words, "--lr", "0.5", "--resume", str(path))
+    with pytest.raises(runner.InputError, match="no checkpoint"):
+        go(*words, "--resume", str(tmp_path / "absent.pt"))
+    assert cli.main(["--model", "er", "--resume", "auto"]) == 2
+
+
+def test_other_code_is_not_gone_on_with(go, tmp_path, monkeypatch):
+    """A checkpoint of other sources is refused: its run would be neither the old one's nor the new one's."""
+    words = ("--model", "er", "--debug_mode", "1", "--stop_after", "1", "--checkpoint_path", str(tmp_path))
+    path = tmp_path / go(*words, "--savecheck", "last")["run_id"] / "last.pt"
+    monkeypatch.setattr(runner.records, "source_digest", lambda *classes: "another")
+    with pytest.raises(runner.InputError, match="other code"):
+        go(*words, "--resume", str(path))
+
+
+def test_a_second_ctrl_c_stops_at_once():
+    """The first is noted; the second raises KeyboardInterrupt, and signals are as before afterwards."""
+    before = signal.getsignal(signal.SIGINT)
+    with StopRequest() as stop:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stop.number == signal.SIGINT
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_how_to_resume():
+    """The command that is shown has the seed once, and --resume once."""
+    shown = resume.resume_command(["main.py", "--model", "er", "--resume", "a b.pt", "--notes", "x y"], 7)
+    assert shown == "python main.py --model er --notes 'x y' --seed 7 --resume auto"
+    assert resume.resume_command(["main.py", "--seed=3", "--resume=auto"], 3) == "python main.py --seed=3 --resume auto"
+
+
+def test_a_checkpoint_that_cannot_be_written(go, tmp_path, monkeypatch):
+    """A full disk at the second checkpoint: the run ends with an OSError, and the first can still be read."""
+    write = resume.save_checkpoint
+
+    def full(path, *rest):
+        if list(path.parent.glob("t*.pt")):
+            raise OSError(28, "No space left on device")
+        write(path, *rest)
+
+    monkeypatch.setattr(resume, "save_checkpoint", full)
+    words = ("--model", "er", "--debug_mode", "1", "--stop_after", "2", "--checkpoint_path", str(tmp_path / "kept"))
+    with pytest.raises(OSError, match="No space left"):
+        go(*words, "--savecheck", "4")
+    (left,) = (tmp_path / "kept").rglob("*.pt")
+    assert load_checkpoint(left)["progress"]["steps"] == 4
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGUSR1, 143)])
+def test_a_process_that_is_asked_to_stop(number, status, tmp_path):
+    """A real process: exit status, the state saved, and a way to go on that is said."""
+    words = ["main.py", "--model", "er", "--n_iters", "100000", "--non_verbose", "1", "--threads", "1", "--savecheck", "5"]
+    where = ["--base_path", str(tmp_path), "--checkpoint_path", str(tmp_path / "kept"), "--device", "cpu", "--seed", "0"]
+    command = [sys.executable, *words, *where]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
+        deadline = time.monotonic() + 60
+        while not list(Path(tmp_path / "kept").rglob("t*.pt")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == status
+    first, second = said.splitlines()[-2:]
+    assert first.startswith("error: interrupted; the state is in ")
+    assert second.endswith("--seed 0 --resume auto")
+    assert Path(first.split(" in ", 1)[1]).is_file()
+
+
+def test_a_weight_that_is_not_finite(resolve):
+    """At a task's end it stops the run, whichever weight it is; finite weights pass."""
+    model = runner.build(resolve("--model", "er")).model
+    runner.check_weights(model)
+    with torch.no_grad():
+        list(model.net.parameters())[1][0] = float("nan")
+    with pytest.raises(runner.TrainingDiverged, match="a weight is not finite"):
+        runner.check_weights(model)
+
+
+class Hostile:
+    """Unpickled, it would make a folder."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+def test_a_checkpoint_that_would_execute_code(tmp_path):
+    """Refused with the file's name, and nothing is executed."""
+    path = tmp_path / "hostile.pt"
+    torch.save({"schema": 1, "model": {}, "args": Hostile(tmp_path / "made")}, path)
+    with pytest.raises(ValueError, match=r"hostile\.pt is corrupt or no checkpoint"):
+        load_checkpoint(path)
+    assert not (tmp_path / "made").exists()
+
+
+def test_cut_and_flipped_checkpoints(go, tmp_path):
+    """200 cut short and 200 with a bit flipped: read, or a ValueError that names the file; nothing else."""
+    words = ("--model", "er", "--buffer_size", "10", "--debug_mode", "1", "--stop_after", "1", "--checkpoint_path", str(tmp_path))
+    whole = (tmp_path / go(*words, "--savecheck", "last")["run_id"] / "last.pt").read_bytes()
+    draws = torch.Generator().manual_seed(0)
+    path = tmp_path / "damaged.pt"
+    for _ in range(200):
+        path.write_bytes(whole[: int(torch.randint(len(whole), (), generator=draws))])
+        with pytest.raises(ValueError, match=r"damaged\.pt"):
+            load_checkpoint(path)
+        flipped = bytearray(whole)
+        flipped[int(torch.randint(len(whole), (), generator=draws))] ^= 1 << int(torch.randint(8, (), generator=draws))
+        path.write_bytes(flipped)
+        with contextlib.suppress(ValueError):  # a flip in what the format leaves unused changes nothing
+            assert load_checkpoint(path)["schema"] == 1
