@@ -66,7 +66,7 @@ def outcome(model, record) -> dict:
     images = torch.rand(20, channels, side, side, generator=torch.Generator().manual_seed(0)) * 2 - 1
     with torch.no_grad():
         logits = model(images)
-    numbers = {key: record[key] for key in ("class_il", "task_il", "confusion", "diagnostics")}
+    numbers = {key: record.get(key) for key in ("class_il", "task_il", "confusion", "diagnostics", "future")}
     return {"weights": model.net.get_params().detach().clone(), "logits": logits, **numbers}
 
 
@@ -280,6 +280,8 @@ def test_every_flag_of_a_network_matters(network, flag, resolve):
 
 WHOLE = ("--stop_after", "2")  # two tasks of 29 and 28 steps
 TWICE = (*WHOLE, "--n_epochs", "2")
+WATCHED = (*WHOLE, "--n_epochs", "8", "--validation", "20", "--lr", "1", "--early_stopping_patience", "2")
+EARLY = (*WATCHED, "--fitting_mode", "early_stopping")
 STEPPED = (*TWICE, "--lr_scheduler", "multisteplr", "--lr_milestones", "1")
 # the run, and a flag of it that gets another value than it has there
 SHARED_FLAGS: dict[str, tuple[tuple[str, ...], str]] = {
@@ -305,7 +307,21 @@ SHARED_FLAGS: dict[str, tuple[tuple[str, ...], str]] = {
     "custom_task_order": (SHORT, "4,3,2,1,0"),
     "debug_mode": (WHOLE, "1"),
     "stop_after": (("--debug_mode", "1"), "1"),
+    "num_classes": (SHORT, "12"),
+    "fitting_mode": (WATCHED, "early_stopping"),
+    "validation_mode": (EARLY, "complete"),
+    "early_stopping_patience": (EARLY[:-4] + EARLY[-2:], "1"),
+    "early_stopping_metric": (EARLY, "accuracy"),
+    "early_stopping_freq": (EARLY, "2"),
+    "early_stopping_epsilon": (EARLY, "10"),
+    "eval_future": (SHORT, "1"),
+    "code_optimization": (SHORT, "1"),
+    "label_perc": (SHORT, "0.5"),
+    "label_perc_by_class": (SHORT, "0.5"),
+    "noise_rate": (SHORT, "0.5"),
 }
+ON_A_GPU = ("code_optimization",)
+ON_CIFAR = ("noise_type",)  # the digits have no similar classes; tests/mammoth_tests/test_upstreams_flags.py has CIFAR's
 
 
 def shared_flags() -> list[str]:
@@ -315,10 +331,12 @@ def shared_flags() -> list[str]:
     return list(actions_by_name(parser))
 
 
-@pytest.mark.parametrize("flag", shared_flags())
+@pytest.mark.parametrize("flag", [flag for flag in shared_flags() if flag not in ON_CIFAR])
 def test_every_shared_flag_matters(flag, train):
     """As for the methods' own flags, with plain training."""
     assert flag in SHARED_FLAGS, f"--{flag} is new: give it a value in SHARED_FLAGS"
+    if flag in ON_A_GPU and not torch.cuda.is_available():
+        pytest.skip(f"--{flag} matters on a GPU only, and there is none")
     words, value = SHARED_FLAGS[flag]
     plain, changed = (outcome(*train("--model", "sgd", *words, *more)[:2]) for more in ((), (f"--{flag}", value)))
     assert not same(plain, changed), f"--{flag} {value} changes nothing"

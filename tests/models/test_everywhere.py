@@ -70,7 +70,7 @@ def test_every_method_on_every_kind_of_image(method, dataset, resolve):
     args = resolve("--model", method, "--dataset", dataset, *sizes, *SHORT.get(method, MEMORY))
     parts, accuracies = trained(args, 1 if args.joint else 2)
     model = parts.model
-    assert all(value.isfinite().all() for value in model.state_dict().values())
+    assert all(value.isfinite().all() for value in model.state_dict().values() if isinstance(value, torch.Tensor))
     assert len(accuracies) == (3 if args.joint else 2)
     assert all(0 <= value <= 100 for value in accuracies)
     model.net.eval()
@@ -117,5 +117,5 @@ def test_domains(method, resolve):
             build(args)
         return
     parts, accuracies = trained(args, 1 if args.joint else 2)
-    assert all(value.isfinite().all() for value in parts.model.state_dict().values())
+    assert all(value.isfinite().all() for value in parts.model.state_dict().values() if isinstance(value, torch.Tensor))
     assert all(0 <= value <= 100 for value in accuracies)

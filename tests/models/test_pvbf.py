@@ -12,7 +12,8 @@ from hypothesis.extra import numpy as hnp
 from torch import nn
 from torch.testing import assert_close
 
-from mammoth.runner import prepare, train
+from mammoth.runner import prepare, train_and_close
+from mammoth.watch import Tracker
 from models import pvbf
 from models.pvbf import DIAGNOSTICS, STANDARDIZATIONS, DualLayerCWR, ParameterCorrelation
 
@@ -534,10 +535,9 @@ def trained(resolve, runs):
         words = ("--model", model, "--dataset", "seq-digits", "--stop_after", str(tasks), *words)
         if again or words not in runs:
             args = resolve(*words)
-            (method, dataset), record = prepare(args, list(words))
-            with record:
-                train(method, dataset, args, record)
-            runs[words] = method, record.content
+            parts, record = prepare(args, list(words))
+            train_and_close(parts, args, record, Tracker(args))
+            runs[words] = parts.model, record.content
         return runs[words]
 
     return done
