@@ -64,8 +64,11 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     return found + ["data"] * (old["data"]["fingerprint"] != new["data"]["fingerprint"])
 
 
-def compare(commit: str, argv: Sequence[str]) -> list[str]:
+def compare(commit: str, digest: str, argv: Sequence[str]) -> list[str]:
     """Run a command line's first steps with a commit and with today's code; return what differs.
+
+    Args:
+        digest: of the sources that made the row; a commit that gives another is not its code.
 
     Raises:
         ValueError: the commit is not here, or a run failed.
@@ -75,6 +78,8 @@ def compare(commit: str, argv: Sequence[str]) -> list[str]:
         found = [
             short_run(root, argv, folder / name) for name, root in (("old", checked_out(commit, folder / "code")), ("new", ROOT))
         ]
+        if found[0]["provenance"]["source_digest"] != digest:
+            return ["its code, which had changes that are in no commit"]
         return differences(*found)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -115,14 +120,12 @@ def confirm(experiment: Experiment, runs: Sequence[sweep.Run]) -> int:
 
 def _reasons(run: sweep.Run, row: Row) -> list[str]:
     """Return why a row does not hold; nothing if it does."""
-    if str(row["dirty"]) != "False":
-        return ["its code had changes that are in no commit"]
     argv = list(run.argv)
     if "--base_path" in argv:
         place = argv.index("--base_path")
         del argv[place : place + 2]
     try:
-        return compare(row["commit"], [*argv, "--base_path", str(Path(run.args.base_path).resolve())])
+        return compare(row["commit"], row["source_digest"], [*argv, "--base_path", str(Path(run.args.base_path).resolve())])
     except ValueError as error:
         return [str(error)]
 

@@ -27,6 +27,7 @@ from utils.files import write_atomically
 from utils.yaml_files import ROOT
 
 SCHEMA = 1
+NO_CODE = (":(exclude)experiments/results", ":(exclude)docs", ":(exclude)*.md")  # a sweep writes its rows while it runs
 ENGINE_SOURCES = (
     "mammoth/runner.py", "models/utils/*.py", "datasets/utils/__init__.py", "datasets/utils/continual_dataset.py",
     "datasets/utils/image_set.py", "backbone/*.py", "utils/augmentations.py", "utils/buffer.py", "utils/evaluate.py",
@@ -107,7 +108,7 @@ def code_version() -> dict[str, Any]:
     """Return the commit that the code stands at, and whether it has changes since; `unknown` outside a git checkout."""
     try:
         commit = _git("rev-parse", "--short=12", "HEAD")
-        dirty = bool(_git("status", "--porcelain", "--untracked-files=no"))
+        dirty = bool(_git("status", "--porcelain", "--untracked-files=no", "--", ".", *NO_CODE))
     except (OSError, subprocess.SubprocessError):
         return {"commit": "unknown", "dirty": None}
     return {"commit": commit, "dirty": dirty}

@@ -76,7 +76,7 @@ def states(path):
 
 def test_a_cell_that_differs_takes_its_code_along(aged, monkeypatch, capsys):
     """One of two cells of one digest differs: nothing is noted, both rows stay stale, and the status says so."""
-    monkeypatch.setattr(confirm, "compare", lambda commit, argv: ["class_il"] if "0.05" in argv else [])
+    monkeypatch.setattr(confirm, "compare", lambda commit, digest, argv: ["class_il"] if "0.05" in argv else [])
     assert confirm.main([str(aged)]) == 1
     out = capsys.readouterr().out
     assert "ER A seed 0" in out
@@ -87,7 +87,7 @@ def test_a_cell_that_differs_takes_its_code_along(aged, monkeypatch, capsys):
 
 def test_cells_that_agree_are_noted(aged, monkeypatch, capsys):
     """Both agree: the rows count as today's from then on, and there is nothing left to compare."""
-    monkeypatch.setattr(confirm, "compare", lambda commit, argv: [])
+    monkeypatch.setattr(confirm, "compare", lambda commit, digest, argv: [])
     assert states(aged) == [True, True]
     assert confirm.main([str(aged)]) == 0
     assert "2 hold, 0 do not" in capsys.readouterr().out
@@ -96,20 +96,15 @@ def test_cells_that_agree_are_noted(aged, monkeypatch, capsys):
     assert "0 rows of older code" in capsys.readouterr().out
 
 
-def test_rows_with_changes_in_no_commit_cannot_hold(aged, monkeypatch, capsys):
-    """`dirty` rows are not compared: nobody has their code."""
-    rows = results.read_rows(aged.parent / "rows.csv")
-    results.write_rows(aged.parent / "rows.csv", [{**row, "dirty": "True"} for row in rows])
-    monkeypatch.setattr(confirm, "compare", lambda commit, argv: [])
-    assert confirm.main([str(aged)]) == 1
-    assert "changes that are in no commit" in capsys.readouterr().out
-
-
 @pytest.mark.long
 def test_the_same_commit_gives_the_same_numbers(aged, capsys):
-    """For real: HEAD checked out elsewhere and the tree here, run for a few steps each."""
-    assert confirm.main([str(aged), "--columns", "A"]) == 0, capsys.readouterr()
-    assert "the same numbers" in capsys.readouterr().out
+    """For real: HEAD checked out elsewhere and the tree here, run for a few steps each; only rows of HEAD's own code hold."""
+    assert confirm.main([str(aged), "--columns", "A"]) == 1
+    assert "changes that are in no commit" in capsys.readouterr().out
+    head = sweep.digest_for(sweep.plan(sweep.load_experiment(aged))[0].args)
+    (run, *_) = sweep.plan(sweep.load_experiment(aged))
+    commit = results.read_rows(aged.parent / "rows.csv")[0]["commit"]
+    assert confirm.compare(commit, head, [*run.argv]) == []
 
 
 @pytest.mark.long
