@@ -9,6 +9,7 @@ confusion matrices over all test images, the method's diagnostics), the pair of 
 `experiments/confirmed.csv`, with the command that showed it; rows of the one then count as rows of the other.
 """
 
+import itertools
 import shlex
 import shutil
 import subprocess
@@ -30,13 +31,14 @@ NUMBERS = ("class_il", "task_il", "confusion", "diagnostics")
 
 
 def short_run(root: Path, argv: Sequence[str], folder: Path) -> dict[str, Any]:
-    """Run the first steps of a command line with the code in `root`, on one thread of the CPU; return its record.
+    """Run the first steps of a command line (`--flag value` ...) with the code in `root`, on one thread; return its record.
 
     Raises:
         ValueError: the run failed; says how.
     """
-    limits = ("--n_iters", str(STEPS), "--stop_after", str(TASKS), "--threads", "1", "--device", "cpu", "--non_verbose", "1")
-    command = [sys.executable, "main.py", *argv, *limits, "--results_path", str(folder)]
+    limits = {"n_iters": STEPS, "stop_after": TASKS, "threads": 1, "device": "cpu", "non_verbose": 1, "results_path": folder}
+    flags = dict(zip(argv[::2], argv[1::2], strict=True)) | {f"--{name}": str(value) for name, value in limits.items()}
+    command = [sys.executable, "main.py", *itertools.chain.from_iterable(flags.items())]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, errors="replace")
     if done.returncode:
         raise ValueError(f"{' '.join(command[1:])} failed in {root}: {(done.stderr.splitlines() or ['no message'])[-1]}")
@@ -120,12 +122,9 @@ def confirm(experiment: Experiment, runs: Sequence[sweep.Run]) -> int:
 
 def _reasons(run: sweep.Run, row: Row) -> list[str]:
     """Return why a row does not hold; nothing if it does."""
-    argv = list(run.argv)
-    if "--base_path" in argv:
-        place = argv.index("--base_path")
-        del argv[place : place + 2]
+    argv = [*run.argv, "--base_path", str(Path(run.args.base_path).resolve())]  # good in any folder; the later of two wins
     try:
-        return compare(row["commit"], row["source_digest"], [*argv, "--base_path", str(Path(run.args.base_path).resolve())])
+        return compare(row["commit"], row["source_digest"], argv)
     except ValueError as error:
         return [str(error)]
 
