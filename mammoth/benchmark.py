@@ -484,7 +484,7 @@ def main(argv: list[str]) -> int:
         sys.stderr.write(f"error: {error}\n")
         return 2
     torch.set_num_threads(1)
-    content = environment()
+    content = {**environment(), "repeats": Bench(asked.quick, Path()).repeats, "quick": asked.quick}
     lines: list[Line] = []
     with tempfile.TemporaryDirectory(prefix="mammoth-benchmark-") as folder:
         bench = Bench(asked.quick, Path(folder))

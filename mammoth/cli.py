@@ -2,16 +2,24 @@
 
 import sys
 from argparse import Namespace
+from pathlib import Path
 
 from utils.threads import prepare_environment
 
+OURS = ("backbone", "datasets", "mammoth", "models", "utils")
 STARTS_AGAIN = "interrupted; the record keeps the tasks that were done, and the same command starts again from the first"
 
 
 def main(argv: list[str]) -> int:
     """Run one command line and return the exit status."""
     prepare_environment()  # before anything imports torch
-    from mammoth import settings
+    try:
+        from mammoth import settings
+    except ModuleNotFoundError as error:
+        if Path(str(error.name).replace(".", "/")).parts[0] in OURS:
+            raise
+        how = "activate the environment (. .venv/bin/activate), or make it: bash scripts/quickstart.sh"
+        return _complain(f"the package {error.name!r} is not installed for {sys.executable}; {how}", 2)
 
     try:
         if "--list" in argv:

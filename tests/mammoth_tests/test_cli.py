@@ -405,6 +405,15 @@ def test_main_as_a_process_refuses(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_without_the_packages_it_says_how_to_get_them():
+    """Python without its site-packages, as outside the environment: one line, status 2."""
+    done = python("-S", "main.py", "--model", "pvbf")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "not installed" in done.stderr
+    assert "scripts/quickstart.sh" in done.stderr
+
+
 def test_main_as_a_process_runs(tmp_path):
     """`python main.py --model pvbf --debug_mode 1`: status 0, accuracies on stderr, the record under --base_path."""
     done = python("main.py", "--model", "pvbf", "--debug_mode", "1", "--base_path", str(tmp_path))
