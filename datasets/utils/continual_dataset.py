@@ -200,7 +200,7 @@ class ContinualDataset:
         `test_loaders`.
         """
         self.c_task += 1
-        images = select(self.split(train=True), *self.training_range())
+        images = self._training_images()
         images.targets = partly_unlabelled(images.targets, self.args, self.c_task)
         generator = randomness.fresh(f"stream_order/{self.c_task}")
         self.train_loader = BatchLoader(images, self.get_batch_size(), generator, bool(getattr(self.args, "drop_last", 0)))
@@ -210,7 +210,25 @@ class ContinualDataset:
 
     def test_loader(self, task: int) -> BatchLoader:
         """Return the loader of a task's test images, whether the task has come or not."""
-        return BatchLoader(select(self.split(train=False), *self.get_offsets(task)), EVALUATION_BATCH)
+        images = self.task_images(select(self.split(train=False), *self.get_offsets(task)), task)
+        return BatchLoader(images, EVALUATION_BATCH)
+
+    def _training_images(self) -> ImageSet:
+        """Return the images to train on now; of a domain-il sequence taken at once (`--joint 1`), those of all its tasks."""
+        images = select(self.split(train=True), *self.training_range())
+        if not (self.joint and self.SETTING == "domain-il"):
+            return self.task_images(images, self.c_task)
+        parts = [self.task_images(images, task) for task in range(self.N_TASKS)]
+        data, targets = (torch.cat([getattr(part, name) for part in parts]) for name in ("data", "targets"))
+        return ImageSet(data, targets, images.transform)
+
+    def task_images(self, images: ImageSet, task: int) -> ImageSet:
+        """Return a task's images as that task shows them; a domain-il benchmark overrides this. Training and test images alike.
+
+        Args:
+            images: of the task's classes; task: its index.
+        """
+        return images
 
     def check_tasks(self) -> None:
         """Raise ValueError if a task has no test image, or too few training images for a step."""

@@ -14,7 +14,7 @@ import datasets
 import models
 from mammoth import records, settings
 from models.sgd import Sgd
-from tests.datasets.made_files import write_mini_tree
+from tests.datasets.made_files import write_mini_tree, write_mnist, write_tiny_folder
 from utils.args import MANAGEMENT
 from utils.yaml_files import ROOT
 
@@ -406,9 +406,12 @@ def test_run_id_depends_on_the_facts_of_the_config(tmp_path, monkeypatch, resolv
 
 @pytest.fixture(scope="module")
 def made_folder(tmp_path_factory) -> Path:
-    """Both CIFAR sets in their published format, two noisy images per class and file; MiniImageNet, one a class; photos."""
+    """Every benchmark's files in a published format, small: a few noisy images of each class; and a folder of photos."""
     root = tmp_path_factory.mktemp("made")
     write_mini_tree(root / "MiniImageNet")
+    write_tiny_folder(root / "TINYIMG" / "tiny-imagenet-200")
+    for name in ("MNIST", "FashionMNIST"):
+        write_mnist(root / name / "raw")
     rng = np.random.default_rng(0)
     for name, classes in (("seq-cifar10", 10), ("seq-cifar100", 100)):
         benchmark = datasets.get_dataset_class(name)
@@ -455,7 +458,7 @@ def go_here(made_folder):
 PAIRS = [
     pytest.param(path, method, marks=[pytest.mark.long] if large and method not in ("er", "pvbf") else [])
     for path in CONFIG_FILES
-    for large in ["miniimg" in path.parent.name]
+    for large in [path.parent.name in ("seq-miniimg", "seq-tinyimg")]
     for method in METHODS
 ]
 

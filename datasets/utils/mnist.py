@@ -1,0 +1,87 @@
+"""Reads MNIST and Fashion-MNIST from their published files (idx, packed or not), downloading them when missing."""
+
+import gzip
+import math
+import zlib
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from datasets.utils.continual_dataset import ContinualDataset, Split, data_folder
+
+IMAGES, LABELS = 2051, 2049  # the files' magic numbers: unsigned bytes in three dimensions, and in one
+
+
+class Source(NamedTuple):
+    """A published data set of 28x28 grey images: the name of its class in torchvision, and where else its files may lie."""
+
+    torchvision: str
+    folders: tuple[str, ...]  # under the base path, or absolute
+
+
+class IdxImages(ContinualDataset):
+    """Grey 28x28 images in four idx files."""
+
+    N_CLASSES = 10
+    SIZE = (28, 28, 1)
+    SOURCE: Source
+
+    def load(self, train: bool) -> Split:
+        kind = "train" if train else "t10k"
+        names = (f"{kind}-images-idx3-ubyte", f"{kind}-labels-idx1-ubyte")
+        images, labels = (read_idx(self._find(name)) for name in names)
+        if images.ndim != 3 or images.shape[1:] != (28, 28) or labels.ndim != 1:
+            raise ValueError(
+                f"{self._find(names[0])}: images of shape {images.shape} and labels of shape {labels.shape}, not n x 28 x 28 and n"
+            )
+        return Split(torch.from_numpy(images)[..., None], torch.from_numpy(labels).long())
+
+    def _find(self, name: str) -> Path:
+        """Return an idx file, packed or not; downloads all four if it is nowhere."""
+        base = data_folder(self.args, "")
+        folders = [base / folder for folder in self.SOURCE.folders]
+        candidates = [folder / f"{name}{suffix}" for folder in folders for suffix in ("", ".gz")]
+        for path in candidates:
+            if path.is_file():
+                return path
+        self._download(base, folders)
+        return next(path for path in candidates if path.is_file())
+
+    def _download(self, base: Path, folders: list[Path]) -> None:
+        """Fetch the files with torchvision; raises FileNotFoundError that says where they were looked for."""
+        from torchvision import datasets  # a second of imports, so only here
+
+        try:
+            getattr(datasets, self.SOURCE.torchvision)(str(base), download=True)
+        except (OSError, RuntimeError) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            places = ", ".join(map(str, folders))
+            raise FileNotFoundError(
+                f"no {self.SOURCE.torchvision} files (train-images-idx3-ubyte and three more, or .gz) in {places}, "
+                f"and the download failed ({reason}).\nPut them into {folders[0]}"
+            ) from error
+
+
+def read_idx(path: Path) -> np.ndarray:
+    """Read an idx file of unsigned bytes, packed with gzip or not.
+
+    Returns:
+        uint8 array: (n, height, width), or (n,).
+
+    Raises:
+        ValueError: another kind of file, or one that is cut off; names it.
+    """
+    try:
+        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ValueError(f"{path} is corrupt: {error}") from error
+    head = np.frombuffer(data[:16], dtype=">u4")
+    if not len(head) or head[0] not in (IMAGES, LABELS) or len(data) < 16:
+        raise ValueError(f"{path} is no idx file of images or labels")
+    shape = tuple(int(size) for size in head[1 : 4 if head[0] == IMAGES else 2])
+    start = 4 + 4 * len(shape)
+    if len(data) != start + math.prod(shape):
+        raise ValueError(f"{path} is cut off or too long: {len(data) - start} bytes for {' x '.join(map(str, shape))}")
+    return np.frombuffer(data, dtype=np.uint8, offset=start).reshape(shape).copy()
