@@ -1,5 +1,6 @@
 """Split Tiny ImageNet (Le and Yang 2015): 200 classes of 500 training and 50 validation images of 64x64 pixels, 10 tasks of 20."""
 
+from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,9 @@ import torch
 from torch import Tensor
 
 from datasets.utils.continual_dataset import ContinualDataset, Split, data_folder
-from datasets.utils.decode import SUFFIXES, cached, decode_images, fingerprint_of
+from datasets.utils.decode import SUFFIXES, cached, decode_images, fingerprint_of, unreadable
+from utils.args import yes_or_no
+from utils.loggers import LOG
 
 PARTS = 20  # files that each split of Mammoth's layout is cut into
 LAYOUTS = (
@@ -27,7 +30,25 @@ class SequentialTinyImagenet(ContinualDataset):
     N_CLASSES = 200
     SIZE = (64, 64, 3)
 
+    @staticmethod
+    def get_parser(parser: ArgumentParser) -> ArgumentParser:
+        text = "leave out images that cannot be read, instead of stopping"
+        parser.add_argument("--skip_bad_images", type=yes_or_no, default=0, metavar="0|1", help=text)
+        return parser
+
+    def data_kind(self) -> str:
+        """`original` with the published 100,000 training and 10,000 validation images, else `sample`; pixels are not compared."""
+        for train in (True, False):
+            self.split(train)
+        return "original" if all(count == (100_000 if train else 10_000) for train, count in self._counts.items()) else "sample"
+
     def load(self, train: bool) -> Split:
+        found = self._read_layout(train)
+        self._counts = {**getattr(self, "_counts", {}), train: len(found.labels)}
+        return found
+
+    def _read_layout(self, train: bool) -> Split:
+        """Read a split from whichever layout is there."""
         root = data_folder(self.args, "TINYIMG")
         kind = "train" if train else "val"
         arrays = [root / "processed" / f"{letter}_{kind}_{part:02}.npy" for letter in "xy" for part in range(1, PARTS + 1)]
@@ -43,10 +64,16 @@ class SequentialTinyImagenet(ContinualDataset):
         files = _train_files(folder) if train else _val_files(folder)
         paths = [path for path, _ in files]
 
-        def decoded() -> dict[str, Any]:
-            return {"images": decode_images(paths, (64, 64), 3).images, "labels": torch.tensor([label for _, label in files])}
+        skip = bool(self.args.skip_bad_images)
 
-        content = cached(folder, f"decoded-{'train' if train else 'val'}-64x64", fingerprint_of(paths), decoded)
+        def decoded() -> dict[str, Any]:
+            found = decode_images(paths, (64, 64), 3, skip)
+            labels = torch.tensor([label for _, label in files])[found.kept]
+            return {"images": found.images, "labels": labels, "left_out": unreadable(found.bad) if found.bad else ""}
+
+        content = cached(folder, f"decoded-{'train' if train else 'val'}-64x64", fingerprint_of(paths, skip), decoded)
+        if content["left_out"]:
+            LOG.warning("left out: %s", content["left_out"])
         return Split(content["images"], content["labels"])
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from datasets import get_config_names, get_dataset_names
 from mammoth import settings, sweep
 from mammoth.report import __main__ as report
 from mammoth.report import documents
@@ -42,6 +43,15 @@ def test_commands_in_documents_parse(command):
     words = shlex.split(command)[2:]
     if "--list" not in words:
         settings.resolve(words)
+
+
+def test_the_table_of_benchmarks_has_every_benchmark_and_config():
+    """One line a benchmark, whose last column names exactly its configs."""
+    lines = re.findall(r"^\| `(\w.+?)` \|.*\|(.+?)\|$", (ROOT / "docs" / "datasets.md").read_text(encoding="utf-8"), re.MULTILINE)
+    listed = {name: sorted(re.findall(r"`(.+?)`", configs)) for name, configs in lines}
+    shipped = {path.name for path in (ROOT / "datasets" / "configs").iterdir() if path.is_dir()}
+    assert shipped <= set(get_dataset_names())
+    assert listed == {name: sorted(get_config_names(name)) for name in shipped}
 
 
 def test_requirements_and_pyproject_agree():

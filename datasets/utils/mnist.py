@@ -38,6 +38,11 @@ class IdxImages(ContinualDataset):
             )
         return Split(torch.from_numpy(images)[..., None], torch.from_numpy(labels).long())
 
+    def data_kind(self) -> str:
+        """`original` with the published 60,000 training and 10,000 test images, else `sample`; the pixels are not compared."""
+        sizes = [len(read_idx(self._find(f"{kind}-labels-idx1-ubyte"))) for kind in ("train", "t10k")]
+        return "original" if sizes == [60_000, 10_000] else "sample"
+
     def _find(self, name: str) -> Path:
         """Return an idx file, packed or not; downloads all four if it is nowhere."""
         base = data_folder(self.args, "")

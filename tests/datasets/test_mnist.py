@@ -48,6 +48,13 @@ def test_fashion_mnist_has_its_own_files_and_names(resolve, tmp_path):
     assert made.get_class_names()[9] == "ankle boot"
 
 
+def test_fewer_images_than_published_are_a_sample(dataset, monkeypatch):
+    """The made files are none of the originals; labels as many as published pass for them."""
+    assert dataset("seq-mnist").data_kind() == "sample"
+    monkeypatch.setattr("datasets.utils.mnist.read_idx", lambda path: range(60_000 if path.name.startswith("train") else 10_000))
+    assert dataset("seq-mnist").data_kind() == "original"
+
+
 def test_missing_files_say_where_they_are_looked_for(go, tmp_path, monkeypatch):
     """No files and no network: the places, the names, the reason."""
 

@@ -51,6 +51,19 @@ def test_the_published_folder(made, tmp_path):
     assert {path.name for path in folder.glob("*.pt")} == {"decoded-train-64x64.pt", "decoded-val-64x64.pt"}
 
 
+def test_a_file_that_cannot_be_read(made, resolve, tmp_path):
+    """Named with the way out, which leaves image and label out together; fewer images than published are a sample."""
+    folder = tmp_path / "TINYIMG" / "tiny-imagenet-200"
+    names = write_tiny_folder(folder)
+    (folder / "train" / names[3] / "images" / f"{names[3]}_0.JPEG").write_bytes(b"")
+    with pytest.raises(ValueError, match="--skip_bad_images 1"):
+        made().load(True)
+    words = ("--model", "sgd", "--dataset", "seq-tinyimg", "--lr", "0.1", "--skip_bad_images", "1")
+    dataset = get_dataset(resolve(*words))
+    assert dataset.load(True).labels.tolist() == [label for label in range(200) if label != 3]
+    assert dataset.data_kind() == "sample"
+
+
 def test_a_run(go, tmp_path):
     """Ten tasks of twenty classes through the reduced ResNet-18, whose features are then 640."""
     write_tiny_folder(tmp_path / "TINYIMG" / "tiny-imagenet-200")
