@@ -1,14 +1,14 @@
 """The experiments and their rows: what tables, documents, figures, claims and the page are made of."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mammoth import results
 from mammoth.experiments import Experiment, load_experiment
 from mammoth.report.claims import Evidence
 from mammoth.results import Row
-from mammoth.sweep import own_rows, plan, results_path
+from mammoth.sweep import Run, own_rows, plan, results_path
 from utils.yaml_files import ROOT
 
 POLICIES = ("refuse", "keep", "drop")  # what becomes of rows of older code beside rows of today's
@@ -42,10 +42,15 @@ def read(path: Path, stale: str = "keep", scale: str = "") -> Published:
         ValueError: a file is corrupt, or rows are mixed and `stale` is `refuse`.
     """
     experiment = load_experiment(path, scale)
-    source = ROOT / (experiment.results or results_path(experiment, plan(experiment)[0]))
+    source = ROOT / (experiment.results or results_path(experiment, _a_run(experiment)))
     rows = results.read_together(source) if experiment.results else results.read_rows(source)
     variations = results.read_variation(results.variation_path(source))
     return Published(experiment, settle(experiment, own_rows(experiment, rows), stale), source, variations)
+
+
+def _a_run(experiment: Experiment) -> Run:
+    """Return one run of an experiment: all of them have their results in one folder."""
+    return plan(replace(experiment, cells=experiment.cells[:1], seeds=experiment.seeds[:1]))[0]
 
 
 def settle(experiment: Experiment, rows: list[Row], stale: str) -> list[Row]:
