@@ -1,5 +1,9 @@
 """Defects found in upstream Mammoth, by their row in docs/mammoth.md: the right behaviour here, where no other test shows it."""
 
+import re
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -7,6 +11,7 @@ import models
 from datasets.seq_digits import SequentialDigits
 from mammoth.runner import build
 from utils.ring_buffer import RingBuffer
+from utils.yaml_files import ROOT
 
 DIGITS = ("--dataset", "seq-digits", "--n_iters", "5")
 
@@ -76,3 +81,13 @@ def test_d26_tasks_of_different_sizes(method, go, facts):
     found = go("--model", method, *words, "--buffer_size", "50")
     assert found["task_sizes"] == [4, 3, 3]
     assert len(found["class_il"][-1]) == 3
+
+
+def test_d20_a_data_set_that_does_not_load_is_listed_with_its_reason(tmp_path):
+    """--list with a folder whose one file asks for an absent package: status 0, the reason, and all other lines."""
+    (tmp_path / "broken.py").write_text("import absent_package\n")
+    words = [sys.executable, str(ROOT / "main.py"), "--list", "--datasets_path", str(tmp_path)]
+    ended = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert re.search(r"broken +\(does not load: ModuleNotFoundError: No module named 'absent_package'\)", ended.stdout)
+    assert "seq-digits" in ended.stdout
