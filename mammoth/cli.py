@@ -88,7 +88,8 @@ def listing() -> str:
     lines += [f"  {name:<18}{_first_line(entry)}" for name, entry in models.get_model_names().items()]
     lines.append("benchmarks (--dataset), with their configs (--dataset_config)")
     for name, dataset in get_dataset_names().items():
-        lines.append(f"  {name:<18}{_first_line(dataset)} [{', '.join(get_config_names(name))}]")
+        configs = "" if isinstance(dataset, Exception) else f" [{', '.join(get_config_names(name))}]"
+        lines.append(f"  {name:<18}{_first_line(dataset)}{configs}")
     lines.append("networks (--backbone)")
     lines += [f"  {name:<18}{_first_line(REGISTERED_BACKBONES[name])}" for name in get_backbone_names()]
     return "\n".join(lines)

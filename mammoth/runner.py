@@ -131,7 +131,7 @@ def train_task(parts: Parts, tracker: Tracker | None = None, keeper: Keeper | No
     assert dataset.train_loader is not None
     epochs = args.n_epochs if args.n_iters is None else -(-args.n_iters // len(dataset.train_loader))
     steps = args.n_iters or len(dataset.train_loader) * epochs
-    scheduler = get_scheduler(model, args, reload_optim=True, span=steps if args.scheduler_mode == "iter" else epochs)
+    scheduler = get_scheduler(model, args, reload_optim=False, span=steps if args.scheduler_mode == "iter" else epochs)
     bar = TaskBar(steps, dataset.current_task + 1, dataset.n_training_tasks, bool(args.non_verbose))
     stopping = make_early_stopping(args)
     try:

@@ -196,6 +196,8 @@ def choose(argv: list[str]) -> Choice:
         notices.append("--load_best_args is old: --model_config best says the same")
     dataset = get_dataset_class(asked.dataset or BUNDLED)
     name = canonical(dataset.NAME)
+    if asked.dataset_config is None:
+        asked.dataset_config = _config_of_the_method(model.NAME, name, asked)
     facts, flags = read_config(name, asked.dataset_config)
     protocol = flags.pop("protocol", "offline")
     own = _benchmark_parser(dataset, flags, config_path(name, asked.dataset_config))
@@ -210,6 +212,15 @@ def choose(argv: list[str]) -> Choice:
     return Choice(
         model, dataset, name, asked.dataset_config, asked.model_config, backbone, protocol, facts, flags, asked.buffer_size, notices
     )
+
+
+def _config_of_the_method(model: str, dataset: str, asked: Namespace) -> str | None:
+    """Return the `dataset_config` of a method's YAML file, in `default` or the values published for this benchmark; else None."""
+    if asked.model_config == "best":
+        published = model_config_path(model)
+        if not published.is_file() or dataset not in read_yaml(published):
+            return None  # an error that is raised once the flags are known
+    return model_settings(model, "default", dataset, asked.model_config, asked.buffer_size).get("dataset_config")
 
 
 def _benchmark_parser(dataset: type[ContinualDataset], flags: dict[str, Any], config: Path | None) -> Parser:
@@ -275,6 +286,7 @@ def _take_over(args: Namespace, choice: Choice) -> None:
     """Put what the choice settles into the arguments."""
     args.model, args.dataset = canonical(choice.model.NAME), choice.dataset_name
     args.backbone, args.protocol = canonical(choice.backbone), choice.protocol
+    args.dataset_config = choice.config
     if choice.facts:
         args.facts = hashlib.sha256(json.dumps(choice.facts, sort_keys=True).encode()).hexdigest()[:8]
     args.models_path, args.datasets_path = (

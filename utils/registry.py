@@ -43,12 +43,14 @@ class Registry(Generic[T]):
         self._scanned = False
 
     def register(self, name: str) -> Callable[[type[T]], type[T]]:
-        """Return a decorator that adds a class under a name. Raises ValueError if the name is taken."""
+        """Return a decorator that adds a class under a name, its NAME where it has none. Raises ValueError if the name is taken."""
 
         def add(cls: type[T]) -> type[T]:
             key = canonical(name)
             if self._entries.get(key, cls) is not cls:
                 raise ValueError(f"two {self.kind}s are named {key!r}")
+            if not getattr(cls, "NAME", None):
+                setattr(cls, "NAME", key)  # noqa: B010 - not every base has one
             self._entries[key] = cls
             return cls
 

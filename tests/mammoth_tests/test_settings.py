@@ -94,6 +94,16 @@ def test_method_defaults_win_over_the_benchmark(method_folder, benchmark_folder,
     assert resolve("--model", "joint", "--joint", "1").joint == 1
 
 
+def test_a_config_named_in_the_methods_file(method_folder, benchmark_folder, resolve):
+    """D15: the flags of the config that the published values name are used, its name is recorded; --dataset_config wins."""
+    write(benchmark_folder / "seq-digits" / "slow.yaml", DIGITS | {"lr": 0.1})
+    write(method_folder / "sgd.yaml", {"seq-digits": {"dataset_config": "slow"}})
+    words = ("--model", "sgd", "--dataset", "seq-digits", "--model_config", "best")
+    named, other = resolve(*words), resolve(*words, "--dataset_config", "default")
+    assert (named.dataset_config, named.lr) == ("slow", 0.1)
+    assert other.dataset_config == "default"
+
+
 def test_protocol_sections_of_a_method(resolve):
     """ER's YAML: online never replays the current task and forwards apart; offline the other way round."""
     online, offline = resolve("--model", "er"), resolve("--model", "er", "--dataset_config", "offline")

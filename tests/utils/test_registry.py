@@ -178,6 +178,21 @@ def test_register_adds_a_class_without_a_file(package):
     assert registry.register("made-here")(Made) is Made
 
 
+def test_a_registered_class_without_a_name_gets_it():
+    """As upstream's own tests do it: the name is given in the decorator alone."""
+
+    class Nameless:
+        pass
+
+    registry = Registry("thing", "utils", [], Nameless)
+
+    class Thing(Nameless):
+        pass
+
+    registry.register("a_thing")(Thing)
+    assert Thing.NAME == "a-thing"
+
+
 def test_a_taken_name_is_refused(package):
     """Two different classes."""
     registry = package({})
