@@ -4,8 +4,8 @@ import pytest
 import torch
 import yaml
 
+from tests.models.made_sets import MadeColours
 from tests.models.small_runs import after_tasks, weights
-from tests.models.test_everywhere import MadeColours
 
 METHODS = ("er", "er_ace", "derpp", "icarl", "pvbf")
 MEMORY = ("--buffer_size", "20", "--minibatch_size", "5")

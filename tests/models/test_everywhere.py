@@ -6,9 +6,8 @@ import pytest
 import torch
 
 import models
-from datasets import register_dataset
-from datasets.utils.continual_dataset import ContinualDataset, Split
 from mammoth.runner import build, train_task
+from tests.models import made_sets  # noqa: F401 - registers them
 from utils import randomness
 from utils.evaluate import evaluate_tasks
 
@@ -20,36 +19,6 @@ SHORT = {
     "hal": (*MEMORY, "--hal_anchor_steps", "2"),
     "gdumb": (*MEMORY, "--fitting_epochs", "1"),
 }
-
-
-def made_images(side, channels):
-    """Return 2 images of each of 5 classes, each class around a shade of its own."""
-    draws = torch.Generator().manual_seed(0)
-    labels = torch.arange(10) % 5
-    shades = torch.randint(60, 196, (5, 1, 1, channels), generator=draws)
-    noise = torch.randint(-60, 60, (10, side, side, channels), generator=draws)
-    return Split((shades[labels] + noise).to(torch.uint8), labels)
-
-
-@register_dataset("made-colours")
-class MadeColours(ContinualDataset):
-    """Five classes of 32 x 32 colour images in tasks of 2, 1 and 2."""
-
-    NAME = "made-colours"
-    SETTING = "class-il"
-    N_TASKS, N_CLASSES_PER_TASK, N_CLASSES, SIZE = 3, [2, 1, 2], 5, (32, 32, 3)
-    TRANSFORM = ["RandomHorizontalFlip", "ToTensor"]
-
-    def load(self, train):
-        return made_images(*self.SIZE[1:])
-
-
-@register_dataset("made-greys")
-class MadeGreys(MadeColours):
-    """The same in grey, 28 x 28."""
-
-    NAME = "made-greys"
-    SIZE = (28, 28, 1)
 
 
 def trained(args, tasks, parts=None):
@@ -96,15 +65,6 @@ def third_task(args, parts):
         copy.model.buffer.load_state_dict(memory)
     randomness.current().load_state_dict(draws)
     return original, trained(args, 1, copy)[0].model.state_dict()
-
-
-@register_dataset("made-domains")
-class MadeDomains(MadeColours):
-    """All five classes in each of two tasks."""
-
-    NAME = "made-domains"
-    SETTING = "domain-il"
-    N_TASKS, N_CLASSES_PER_TASK, SIZE = 2, [5, 5], (8, 8, 3)
 
 
 @pytest.mark.parametrize("method", METHODS)
