@@ -124,7 +124,7 @@ def test_a_killed_worker_loses_nothing(experiment, start, tmp_path):
 @pytest.mark.long
 def test_what_another_sweep_leaves_undone_is_done(experiment, start, tmp_path):
     """The second waits for the first's run; the first is killed; the second does the run."""
-    path = experiment(seeds=1, **LONG)
+    path = experiment(seeds=1, n_iters=8000)  # still at it when the third sweep looks, on a busy machine too
     first = start("run", path, "--only", "er", "--jobs", "1")
     wait_for(lambda: running(tmp_path))
     second = start("run", path, "--only", "er", "--jobs", "1")
