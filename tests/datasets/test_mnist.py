@@ -131,6 +131,19 @@ def test_the_change_depends_on_seed_and_task_alone(name, dataset):
     assert not torch.equal(other.task_images(images, 3).data, expected[0])
 
 
+@pytest.mark.parametrize("name", ["perm-mnist", "rot-mnist"])
+def test_an_order_of_tasks_is_an_order_of_domains(name, dataset):
+    """Task t shows the t-th domain of --custom_task_order, in training and test, and not its own."""
+    order = [1, 2, 0, *range(4, 20), 3]
+    natural, ordered = dataset(name), dataset(name, "--custom_task_order", ",".join(map(str, order)))
+    for task in range(3):
+        shown = ordered.get_data_loaders()
+        for loader, train in zip(shown, (True, False), strict=True):
+            images = natural.split(train)
+            assert torch.equal(loader.dataset.data, natural.task_images(images, order[task]).data)
+            assert not torch.equal(loader.dataset.data, natural.task_images(images, task).data)
+
+
 def test_a_permutation_moves_pixels_and_loses_none(dataset):
     """The same values in another order, the same order for every image."""
     made = dataset("perm-mnist")
