@@ -244,10 +244,12 @@ class Record:
             "wall_s": round(time.monotonic() - self.started, 2),
             "peak_memory_mb": peak_memory_mb(),
         }
+        if status != "done" or self._working == self.path:
+            self.save()
+            return
+        working, self._working = self._working, self.path  # another process may be at the same `rerun.json`
         self.save()
-        if status == "done":
-            os.replace(self._working, self.path)
-            self._working = self.path
+        working.unlink(missing_ok=True)
 
     def save(self) -> None:
         """Write the file, whole or not at all."""
