@@ -140,9 +140,10 @@ def test_random_command_lines(workplace):
 
 
 @pytest.mark.long
-def test_many_random_command_lines(workplace):
+def test_many_random_command_lines(workplace, note):
     """10,000 of them."""
     fuzz(10_000)
+    note("fuzz", cases=10_000)
 
 
 def test_a_memory_that_does_not_fit(workplace):
