@@ -55,12 +55,21 @@ def _run(resolved: "settings.Settings", argv: list[str]) -> int:  # type: ignore
         return _complain(error, 2)
     except (TrainingDiverged, OSError) as error:
         return _complain(error, 1)
+    except (MemoryError, RuntimeError) as error:
+        if not _lacks_memory(error):
+            raise
+        return _complain("not enough memory for this run; try a smaller --buffer_size, --batch_size or network", 1)
     except Interrupted as stop:
         return _complain(stop.message or STARTS_AGAIN, stop.status)
     except KeyboardInterrupt:
         return _complain(STARTS_AGAIN, 130)
     print(summary(record.content, str(record.path)))
     return 0
+
+
+def _lacks_memory(error: BaseException) -> bool:
+    """Whether an error says that memory ran out; torch has a class of its own for that on a GPU only."""
+    return type(error).__name__ in ("MemoryError", "OutOfMemoryError") or "can't allocate memory" in str(error)
 
 
 def _complain(error: object, status: int) -> int:

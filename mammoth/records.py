@@ -156,19 +156,24 @@ def results_folder(args: Namespace) -> Path:
 
 
 def check_writable(args: Namespace) -> None:
-    """Make the run's folder and write to it, so that a run does not find out at its end.
+    """Make the run's folders and write to them, so that a run does not find out at its end.
 
     Raises:
-        ValueError: it cannot be made or written; says why.
+        ValueError: one cannot be made or written; says why.
     """
-    folder = results_folder(args) / "records" / args.run_id
+    _try_writing(results_folder(args), args.run_id, "records", "choose another --base_path or --results_path")
+    if getattr(args, "savecheck", None):
+        _try_writing(Path(args.checkpoint_path), args.run_id, "", "choose another --checkpoint_path")
+
+
+def _try_writing(root: Path, run_id: str, below: str, way_out: str) -> None:
+    folder = root / below / run_id
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / "writable", "")
         (folder / "writable").unlink(missing_ok=True)
     except OSError as error:
-        where = f"cannot write to {results_folder(args)} ({error.strerror or error})"
-        raise ValueError(f"{where}; choose another --base_path or --results_path") from error
+        raise ValueError(f"cannot write to {root} ({error.strerror or error}); {way_out}") from error
 
 
 class Record:
@@ -244,10 +249,12 @@ class Record:
             "wall_s": round(time.monotonic() - self.started, 2),
             "peak_memory_mb": peak_memory_mb(),
         }
+        if status != "done" or self._working == self.path:
+            self.save()
+            return
+        working, self._working = self._working, self.path  # another process may be at the same `rerun.json`
         self.save()
-        if status == "done":
-            os.replace(self._working, self.path)
-            self._working = self.path
+        working.unlink(missing_ok=True)
 
     def save(self) -> None:
         """Write the file, whole or not at all."""

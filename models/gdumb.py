@@ -89,7 +89,9 @@ class Gdumb(ContinualModel):
         return {"loss": torch.zeros((), device=labels.device)}
 
     def end_task(self, dataset: ContinualDataset) -> None:
-        """Train a fresh network, with the run's initial weights, on the memory."""
+        """Train a fresh network, with the run's initial weights, on the memory; nothing, if that is empty (no label was seen)."""
+        if self.buffer.is_empty():
+            return
         with randomness.initialisation():
             self.net.load_state_dict(get_backbone(self.args).state_dict())
         self.opt = self.get_optimizer()

@@ -107,9 +107,12 @@ class Hal(Er):
         self.net.train()
 
     def end_task(self, dataset: ContinualDataset) -> None:
-        """Add an anchor for each class of the task."""
+        """Add an anchor for each class of the task; none where no image had a label."""
         assert dataset.train_loader is not None
         labels = torch.as_tensor(dataset.train_loader.dataset.targets).unique().to(self.device)
+        labels = labels[labels != -1]
+        if not len(labels) or self.buffer.is_empty():
+            return
         self.net.eval()
         found = self.find_anchors(labels)
         self.net.train()

@@ -59,7 +59,11 @@ class Iid(ContinualModel):
         loss = first = self.loss(self.net(inputs), labels)
         if self.args.iid_batches == 2:
             more_inputs, more_labels = self.next_of_second()[:2]
-            loss = first + self.loss(self.net(more_inputs), more_labels)
+            there = more_labels != -1
+            if not there.all():  # images without a label are left out
+                more_inputs, more_labels = more_inputs[there], more_labels[there]
+            if len(more_labels):
+                loss = first + self.loss(self.net(more_inputs), more_labels)
         loss.backward()
         self.opt.step()
         return {"loss": loss.detach(), "first": first.detach()}

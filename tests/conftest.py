@@ -12,8 +12,11 @@ import torch
 from datasets.seq_digits import SequentialDigits
 from datasets.utils.continual_dataset import Split
 from mammoth import records, settings
+from mammoth.report import documents, reliability
 from mammoth.runner import run
 from utils import randomness
+from utils.files import write_atomically
+from utils.yaml_files import ROOT
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -61,3 +64,15 @@ def go(resolve: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
         return run(resolve(*words), list(words)).content
 
     return gone
+
+
+@pytest.fixture
+def note() -> Callable[..., None]:
+    """Return a function that puts what a long test found into docs/reliability.json and docs/reliability.md."""
+
+    def noted(key: str, **figures: Any) -> None:
+        reliability.note(key, **figures)
+        page = ROOT / "docs" / "reliability.md"
+        write_atomically(page, documents.refreshed(page.read_text(encoding="utf-8")))
+
+    return noted

@@ -6,6 +6,7 @@ import pickle
 import struct
 import sys
 import warnings
+import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -184,7 +185,10 @@ def cached(folder: Path, name: str, fingerprint: str, make: Callable[[], dict[st
 def _cache(path: Path, fingerprint: str) -> dict[str, Any] | None:
     """Return a cache file's content; None if there is none that can be read, or it was made of other sources."""
     try:
+        with zipfile.ZipFile(path) as archive:  # the checksum of all but the tensors, at which torch does not look
+            archive.read(next(name for name in archive.namelist() if name.endswith("/data.pkl")))
         found = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except (OSError, RuntimeError, ValueError, EOFError, KeyError, UnicodeDecodeError, pickle.UnpicklingError):
+    except (OSError, RuntimeError, ValueError, EOFError, LookupError, StopIteration, NotImplementedError, zlib.error,
+            zipfile.BadZipFile, pickle.UnpicklingError):  # fmt: skip
         return None
     return found["content"] if isinstance(found, dict) and found.get("fingerprint") == fingerprint else None

@@ -87,8 +87,8 @@ def read_idx(path: Path) -> np.ndarray:
         data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise ValueError(f"{path} is corrupt: {error}") from error
-    head = np.frombuffer(data[:16], dtype=">u4")
-    if not len(head) or head[0] not in (IMAGES, LABELS) or len(data) < 16:
+    head = np.frombuffer(data[: 16 if len(data) >= 16 else 0], dtype=">u4")
+    if not len(head) or head[0] not in (IMAGES, LABELS):
         raise ValueError(f"{path} is no idx file of images or labels")
     shape = tuple(int(size) for size in head[1 : 4 if head[0] == IMAGES else 2])
     start = 4 + 4 * len(shape)

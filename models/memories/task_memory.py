@@ -19,10 +19,11 @@ def images_per_task(buffer_size: int, n_tasks: int) -> int:
 
 
 def random_images(dataset: ContinualDataset, count: int) -> tuple[Tensor, Tensor]:
-    """Return `count` distinct training images of the current task (all, if it has fewer), in [0, 1], and their labels."""
+    """Return `count` distinct labelled training images of the current task (all, if it has fewer), in [0, 1], and their labels."""
     assert dataset.train_loader is not None
     images = dataset.train_loader.dataset
-    chosen = randomness.distinct_indices(len(images), count, randomness.generator("memory_choice"))
     targets = torch.as_tensor(images.targets)
-    rows = chosen.to(targets.device)
+    labelled = (targets != -1).nonzero()[:, 0]
+    chosen = randomness.distinct_indices(len(labelled), count, randomness.generator("memory_choice"))
+    rows = labelled[chosen.to(targets.device)]
     return images.images(rows), targets[rows]

@@ -5,6 +5,7 @@ from argparse import ArgumentParser
 import pytest
 import torch
 
+import models
 from datasets.utils.label_changes import noisy, partly_unlabelled
 from mammoth.fitting import EarlyStopping
 from mammoth.runner import build
@@ -113,9 +114,13 @@ def test_a_share_of_the_labels_is_kept(flag, kept, resolve):
         assert found[found >= 0].bincount().tolist() == [10, 10]
 
 
-def test_images_without_a_label_do_not_reach_the_method(go):
-    """A run with a tenth of the labels ends, and its record says so."""
-    assert go(*SGD, "--label_perc", "0.1", "--n_iters", "5", "--stop_after", "2")["args"]["label_perc"] == 0.1
+@pytest.mark.parametrize("share", ["0.1", "0.001"])
+@pytest.mark.parametrize("method", sorted(models.get_model_names()))
+def test_images_without_a_label_do_not_reach_the_method(method, share, go):
+    """Every method's run with a tenth of the labels ends, and with a few only, in memories chosen at a task's end too."""
+    record = go("--model", method, "--label_perc", share, "--n_iters", "3", "--stop_after", "2")
+    assert record["args"]["label_perc"] == float(share)
+    assert len(record["class_il"]) == (1 if record["joint"] else 2)
 
 
 def test_early_stopping_waits_and_puts_the_best_back():
