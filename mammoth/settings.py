@@ -28,7 +28,7 @@ from utils.args import (
     add_folder_args,
     add_management_args,
     convert,
-    number,
+    whole,
     yes_or_no,
 )  # fmt: skip
 from utils.registry import canonical, nearest
@@ -316,7 +316,7 @@ def _add_method_flags(parser: Parser, model_class: type[models.ContinualModel]) 
 def _add_backbone_flags(parser: Parser, backbone: str) -> None:
     group = parser.add_argument_group(f"network {canonical(backbone)}")
     for name, parameter in backbone_flags(backbone).items():
-        kind: Any = number(int, 1) if isinstance(parameter.default, int) else str
+        kind: Any = whole() if isinstance(parameter.default, int) else str
         default = None if parameter.default is inspect.Parameter.empty else parameter.default
         group.add_argument(f"--{name}", type=kind, default=default, metavar="N", help=f"{name.replace('_', ' ')} of the network")
 

@@ -264,5 +264,5 @@ def test_a_checkpoint_that_would_execute_code(tmp_path):
 def test_checkpoints_that_have_no_place(go, tmp_path):
     """A file where their folder should be: said before anything is trained."""
     (tmp_path / "file").touch()
-    with pytest.raises(runner.InputError, match="cannot write to .*file .*; choose another --checkpoint_path"):
+    with pytest.raises(runner.InputError, match=r"cannot write to .*file .*; choose another --checkpoint_path"):
         go("--model", "er", "--savecheck", "last", "--checkpoint_path", str(tmp_path / "file"))
