@@ -19,6 +19,6 @@ class PermutedMNIST(IdxImages):
     SOURCE = MNIST
 
     def task_images(self, images: ImageSet, task: int) -> ImageSet:
-        """Put the pixels into the domain's order, which depends on the run's seed and the domain's number alone."""
-        order = torch.randperm(28 * 28, generator=randomness.fresh(f"permutation/{self.domain(task)}")).to(images.data.device)
+        """Put the pixels into the task's order, which depends on the run's seed and the task's number alone."""
+        order = torch.randperm(28 * 28, generator=randomness.fresh(f"permutation/{task}")).to(images.data.device)
         return ImageSet(images.data.flatten(1)[:, order].view_as(images.data), images.targets, images.transform)

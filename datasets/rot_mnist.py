@@ -36,6 +36,6 @@ class RotatedMNIST(IdxImages):
     SOURCE = MNIST
 
     def task_images(self, images: ImageSet, task: int) -> ImageSet:
-        """Turn the images by an angle of [0, 180) degrees that depends on the run's seed and the domain's number alone."""
-        degrees = 180 * float(torch.rand((), generator=randomness.fresh(f"rotation/{self.domain(task)}"), dtype=torch.float64))
+        """Turn the images by an angle of [0, 180) degrees that depends on the run's seed and the task's number alone."""
+        degrees = 180 * float(torch.rand((), generator=randomness.fresh(f"rotation/{task}"), dtype=torch.float64))
         return ImageSet(rotated(images.data, degrees), images.targets, images.transform)

@@ -41,7 +41,7 @@ def main(argv: list[str]) -> int:
 
 def _run(resolved: "settings.Settings", argv: list[str]) -> int:  # type: ignore[name-defined]  # noqa: F821
     from mammoth.interruption import Interrupted
-    from mammoth.runner import InputError, TrainingDiverged, run
+    from mammoth.runner import ONE_IMAGE, InputError, TrainingDiverged, is_of_one_image, run
     from utils.loggers import LOG, setup_logging
 
     setup_logging()
@@ -55,6 +55,10 @@ def _run(resolved: "settings.Settings", argv: list[str]) -> int:  # type: ignore
         return _complain(error, 2)
     except (TrainingDiverged, OSError) as error:
         return _complain(error, 1)
+    except ValueError as error:
+        if not is_of_one_image(error):
+            raise
+        return _complain(ONE_IMAGE, 1)
     except (MemoryError, RuntimeError) as error:
         if not _lacks_memory(error):
             raise

@@ -3,6 +3,7 @@
 One function for an epoch, one for a task, one for a run, and no word about any single method.
 """
 
+import copy
 import os
 import time
 from argparse import Namespace
@@ -29,6 +30,10 @@ from utils.schedulers import get_scheduler
 from utils.status import TaskBar
 from utils.threads import RunSlot, choose_threads
 
+ONE_IMAGE = (
+    "batch norm cannot train on a batch of one image where the network's map is down to 1 x 1 (here a task's last batch, or "
+    "a replay batch, may be one image).\nTry another --batch_size, --drop_last 1, a larger memory, or --backbone mnistmlp."
+)
 CHECK_EVERY = 50  # steps between two looks at the losses of a GPU, where each look waits for the device
 
 
@@ -244,6 +249,7 @@ def open_record(parts: Parts, args: Namespace, command: list[str]) -> Record:
         records.check_writable(args)
         data = describe_data(parts.dataset)
         parts.dataset.check_tasks()
+        check_batch_of_one(parts)
     except (ValueError, OSError) as error:
         LOG.debug("the cause:", exc_info=True)
         raise InputError(str(error)) from error
@@ -251,6 +257,26 @@ def open_record(parts: Parts, args: Namespace, command: list[str]) -> Record:
     record.update(data=data, **describe_tasks(parts.dataset))
     record["provenance"].update(describe_machine(parts))
     return record
+
+
+def check_batch_of_one(parts: Parts) -> None:
+    """Raise ValueError if a batch may be a single image and the network cannot train on one."""
+    if not parts.dataset.has_batch_of_one():
+        return
+    height, width, channels = parts.dataset.SIZE
+    net = copy.deepcopy(parts.model.net).train()
+    with torch.random.fork_rng(), torch.no_grad():
+        try:
+            net(torch.zeros(1, channels, height, width, device=parts.model.device))
+        except ValueError as error:
+            if not is_of_one_image(error):
+                raise
+            raise ValueError(ONE_IMAGE) from error
+
+
+def is_of_one_image(error: ValueError) -> bool:
+    """Whether this is torch's complaint about batch norm over one value a channel."""
+    return "more than 1 value per channel" in str(error)
 
 
 def open_tracker(args: Namespace) -> Tracker:

@@ -83,6 +83,7 @@ class ContinualDataset:
         self.task_sizes = [self.N_CLASSES] * self.N_TASKS  # of a domain-il sequence, where each task has all classes
         if self.SETTING != "domain-il":
             self.task_sizes = task_sizes(self.N_CLASSES_PER_TASK, self.N_TASKS, self.N_CLASSES, self.NAME)
+        self.task_order = list(range(self.N_TASKS))  # which of its tasks, or domains, a benchmark shows when
         self.class_order = self._class_order()
         self._splits: dict[bool, ImageSet] = {}
 
@@ -139,9 +140,11 @@ class ContinualDataset:
         if tasks:
             ends = list(itertools.accumulate(self.task_sizes))
             blocks = [order[end - size : end] for end, size in zip(ends, self.task_sizes, strict=True)]
-            chosen = _permutation(tasks, self.N_TASKS, "--custom_task_order")
-            self.task_sizes = [self.task_sizes[task] for task in chosen]
-            return [label for task in chosen for label in blocks[task]]
+            self.task_order = _permutation(tasks, self.N_TASKS, "--custom_task_order")
+            if self.SETTING == "domain-il":
+                return order
+            self.task_sizes = [self.task_sizes[task] for task in self.task_order]
+            return [label for task in self.task_order for label in blocks[task]]
         return order
 
     def get_class_names(self) -> list[str]:
@@ -210,14 +213,14 @@ class ContinualDataset:
 
     def test_loader(self, task: int) -> BatchLoader:
         """Return the loader of a task's test images, whether the task has come or not."""
-        images = self.task_images(select(self.split(train=False), *self.get_offsets(task)), task)
-        return BatchLoader(images, EVALUATION_BATCH)
+        images = select(self.split(train=False), *self.get_offsets(task))
+        return BatchLoader(self.task_images(images, self.task_order[task]), EVALUATION_BATCH)
 
     def _training_images(self) -> ImageSet:
         """Return the images to train on now; of a domain-il sequence taken at once (`--joint 1`), those of all its tasks."""
         images = select(self.split(train=True), *self.training_range())
         if not (self.joint and self.SETTING == "domain-il"):
-            return self.task_images(images, self.c_task)
+            return self.task_images(images, self.task_order[self.c_task])
         parts = [self.task_images(images, task) for task in range(self.N_TASKS)]
         data, targets = (torch.cat([getattr(part, name) for part in parts]) for name in ("data", "targets"))
         return ImageSet(data, targets, images.transform)
@@ -226,17 +229,30 @@ class ContinualDataset:
         """Return a task's images as that task shows them; a domain-il benchmark overrides this. Training and test images alike.
 
         Args:
-            images: of the task's classes; task: its index.
+            images: of the task's classes; task: its index in the benchmark, wherever `--custom_task_order` puts it.
         """
         return images
 
+    def images_per_task(self, train: bool) -> list[int]:
+        """Return the number of training or test images of each task."""
+        counts = torch.bincount(self.split(train).targets, minlength=self.N_CLASSES).tolist()
+        if self.joint:
+            return [sum(counts) * (self.N_TASKS if train and self.SETTING == "domain-il" else 1)]
+        return [sum(counts[slice(*self.get_offsets(task))]) for task in range(self.N_TASKS)]
+
+    def has_batch_of_one(self) -> bool:
+        """Whether a training batch may come out as a single image that has a label."""
+        size = self.get_batch_size()
+        if size == 1 or getattr(self.args, "label_perc", 1) != 1 or getattr(self.args, "label_perc_by_class", 1) != 1:
+            return True
+        n_iters = getattr(self.args, "n_iters", None) or torch.inf
+        last = [count % size for count in self.images_per_task(True) if n_iters > count // size]
+        return 1 in last and not getattr(self.args, "drop_last", 0)
+
     def check_tasks(self) -> None:
         """Raise ValueError if a task has no test image, or too few training images for a step."""
-        counts = [torch.bincount(self.split(train).targets, minlength=self.N_CLASSES).tolist() for train in (True, False)]
-        ranges = [(0, self.N_CLASSES)] if self.joint else [self.get_offsets(task) for task in range(self.N_TASKS)]
         least = self.get_batch_size() if getattr(self.args, "drop_last", 0) else 1
-        for task, (first, past_last) in enumerate(ranges, 1):
-            train, test = (sum(count[first:past_last]) for count in counts)
+        for task, (train, test) in enumerate(zip(self.images_per_task(True), self.images_per_task(False), strict=True), 1):
             if train < least:
                 why = " (a full batch, with --drop_last 1)" if least > 1 else ""
                 why += "; lower --validation" if getattr(self.args, "validation", 0.0) > 0 else ""

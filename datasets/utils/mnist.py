@@ -43,11 +43,6 @@ class IdxImages(ContinualDataset):
         sizes = [len(read_idx(self._find(f"{kind}-labels-idx1-ubyte"))) for kind in ("train", "t10k")]
         return "original" if sizes == [60_000, 10_000] else "sample"
 
-    def domain(self, task: int) -> int:
-        """Return the number of the domain that a task shows: the task's own, or the one that --custom_task_order puts there."""
-        order = getattr(self.args, "custom_task_order", None)
-        return int(str(order).split(",")[task]) if order else task
-
     def _find(self, name: str) -> Path:
         """Return an idx file, packed or not; downloads all four if it is nowhere."""
         base = data_folder(self.args, "")

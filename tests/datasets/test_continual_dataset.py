@@ -160,6 +160,41 @@ def test_labels_are_renumbered_by_order_of_appearance(flags, order, sizes):
     assert dataset.get_class_names() == ["abcdefg"[label] for label in order]
 
 
+def test_an_order_of_tasks_is_an_order_of_domains():
+    """A domain-il benchmark of one's own that darkens each domain further: domains come in the order asked, labels stay."""
+
+    class Darker(Squares):
+        SETTING, N_CLASSES_PER_TASK = "domain-il", 7
+
+        def task_images(self, images, task):
+            return type(images)(images.data // (task + 1), images.targets, images.transform)
+
+    dataset = Darker(arguments(custom_task_order="2,0,1"))
+    assert dataset.class_order == list(range(7))
+    for (train, test), divisor in zip(walk(dataset), (3, 1, 2), strict=True):
+        for images in (train, test):
+            assert images.data[:, 0, 0, 0].tolist() == [10 * label // divisor for label in images.targets.tolist()]
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ({"batch_size": 5}, True),  # tasks of 6, 24 and 12 images
+        ({"batch_size": 5, "n_iters": 1}, False),
+        ({"batch_size": 5, "n_iters": 2}, True),
+        ({"batch_size": 5, "drop_last": 1}, False),
+        ({"batch_size": 5, "joint": 1}, False),
+        ({"batch_size": 1, "drop_last": 1}, True),
+        ({"batch_size": 6}, False),
+        ({"batch_size": 41, "joint": 1}, True),
+        ({"batch_size": 6, "label_perc": 0.5}, True),
+    ],
+)
+def test_whether_a_batch_may_be_one_image(flags, expected):
+    """By the sizes of the tasks, the batch, the steps taken and the labels given."""
+    assert squares(**flags).has_batch_of_one() is expected
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_a_permuted_order_is_a_permutation_of_the_seed(seed):
     """The same for one seed, whatever was drawn before; content and label go together."""

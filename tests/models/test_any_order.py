@@ -4,6 +4,8 @@ import pytest
 import torch
 import yaml
 
+from mammoth.cli import main
+from mammoth.runner import InputError
 from tests.models.made_sets import MadeColours
 from tests.models.small_runs import after_tasks, weights
 
@@ -52,3 +54,16 @@ def test_one_image_a_step_through_batch_norm(method, resolve):
     words = ("--dataset", MadeColours.NAME, "--backbone", "reduced-resnet18", "--n_epochs", "1", "--n_iters", "3", "--lr", "0.01")
     trained = weights(after_tasks(resolve("--model", method, *words, *sizes), 2)[0])
     assert trained.isfinite().all()
+
+
+def test_one_image_where_batch_norm_cannot_train_on_it(go, capsys, tmp_path):
+    """Maps of 1 x 1: refused before training if a stream batch is one image, in two lines later if a memory is; else it runs."""
+    words = ("--model", "er", "--backbone", "resnet18", "--num_filters", "16", "--lr", "0.01", "--minibatch_size", "5")
+    with pytest.raises(InputError, match=r"batch of one image.*\n.*--drop_last 1"):
+        go(*words, "--buffer_size", "20", "--batch_size", "4")
+    quiet = ("--non_verbose", "1", "--device", "cpu", "--seed", "0", "--base_path", str(tmp_path))
+    assert main([*words, *quiet, "--buffer_size", "1", "--n_iters", "1"]) == 1
+    _, error, way_out = capsys.readouterr().err.rstrip().rpartition("error: ")
+    assert error
+    assert len(way_out.splitlines()) == 2
+    assert go(*words, "--buffer_size", "20", "--n_iters", "1", "--batch_size", "4")["status"] == "done"
