@@ -354,6 +354,7 @@ def test_a_row_of_a_cell_that_is_not_asked_for_says_nothing():
     assert verdicts == {("ER", "a"): "not run (0/1)", ("ER", "b"): "", ("SGD", "a"): "", ("SGD", "b"): "not run (0/1)"}
 
 
+@pytest.mark.long  # CI goes this way with all experiments, scripts/reproduce.sh --scale tiny
 def test_a_scale_sends_small_runs_the_whole_way(tmp_path, capsys):
     """Three published experiments at a scale: runs, tables, figures, page; nothing of the paper beside them."""
     scale = (ROOT / "experiments" / "scales" / "tiny.yaml").read_text(encoding="utf-8")
