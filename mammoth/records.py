@@ -240,13 +240,17 @@ class Record:
         elif not isinstance(error, OSError):  # one that cannot be written stays as it was
             self.finish("failed", (str(error).splitlines() or [type(error).__name__])[0])
 
+    def elapsed(self) -> float:
+        """Return the seconds that the run has taken so far, those before it was resumed included."""
+        return time.monotonic() - self.started
+
     def finish(self, status: str, reason: str | None = None) -> None:
         """Close the record as `done`, `failed` or `interrupted`, with time and memory taken, and save."""
         self.content["status"] = status
         if reason:
             self.content["reason"] = reason
         self.content["provenance"] |= {
-            "wall_s": round(time.monotonic() - self.started, 2),
+            "wall_s": round(self.elapsed(), 2),
             "peak_memory_mb": peak_memory_mb(),
         }
         if status != "done" or self._working == self.path:

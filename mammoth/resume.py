@@ -11,6 +11,7 @@ the restored state, for what it makes of that, and the state is then restored on
 import json
 import shlex
 from argparse import Namespace
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -72,14 +73,26 @@ def find_checkpoint(args: Namespace) -> dict[str, Any] | None:
         return None
     if args.resume != "auto":
         return _of_this_run(Path(args.resume), args)
-    last = checkpoint_path(args)
-    for path in [*([last] if last.is_file() else []), *sorted(last.parent.glob("t*_s*.pt"), reverse=True)]:
+    folder = checkpoint_path(args).parent
+    for path in newest_first(folder.glob("*.pt")):
         try:
             return _of_this_run(path, args)
         except ValueError as error:
             LOG.warning("%s; trying the checkpoint before it", error)
-    LOG.info("--resume auto: no checkpoint in %s, starting at the first task", last.parent)
+    LOG.info("--resume auto: no checkpoint in %s, starting at the first task", folder)
     return None
+
+
+def newest_first(paths: Iterable[Path]) -> list[Path]:
+    """Return files by the time at which they were written, the newest first; one that another process removes meanwhile last."""
+
+    def written(path: Path) -> int:
+        try:
+            return path.stat().st_mtime_ns
+        except FileNotFoundError:
+            return 0
+
+    return sorted(paths, key=written, reverse=True)
 
 
 def _of_this_run(path: Path, args: Namespace) -> dict[str, Any]:
@@ -136,6 +149,7 @@ class Keeper:
         if self.recorder is not None:
             self.recorder.load_state_dict(self.found["variation"])
         self.record.update(**{name: earlier[name] for name in CARRIED if name in earlier})
+        self.record.started -= progress.get("wall_s", 0.0)
         self.record["provenance"]["resumed_at"] = [*earlier["provenance"].get("resumed_at", []), self.steps]
         if not self.within_task:
             self.found = None
@@ -200,11 +214,11 @@ class Keeper:
             "stopping": self.stopping.state_dict() if self.stopping is not None else None,
             "variation": self.recorder.state_dict() if self.recorder is not None else None,
             "record": json.loads(json.dumps(self.record.content, default=str)),
-            "progress": {**progress, "before": self.before, "spent": self.spent},
+            "progress": {**progress, "before": self.before, "spent": self.spent, "wall_s": self.record.elapsed()},
         }
         save_checkpoint(path, self.model, self.dataset, state)
         LOG.info("Saving checkpoint into: %s", path)
-        for old in sorted(path.parent.glob("t*_s*.pt"))[: -args.keep_checkpoints]:
+        for old in newest_first(path.parent.glob("t*_s*.pt"))[args.keep_checkpoints :]:
             old.unlink(missing_ok=True)
         return path
 
