@@ -146,6 +146,7 @@ class Keeper:
         progress, earlier = self.found["progress"], self.found["record"]
         restore_method(self.model, self.found)
         self.steps, self.before, self.spent = progress["steps"], list(progress["before"]), dict(progress["spent"])
+        self.record["provenance"].update({name: round(value, 2) for name, value in self.spent.items()})
         if self.recorder is not None:
             self.recorder.load_state_dict(self.found["variation"])
         self.record.update(**{name: earlier[name] for name in CARRIED if name in earlier})

@@ -31,6 +31,7 @@ from utils.args import (
     whole,
     yes_or_no,
 )  # fmt: skip
+from utils.checkpoints import load_checkpoint
 from utils.registry import canonical, nearest
 from utils.yaml_files import ROOT, read_yaml
 
@@ -363,10 +364,18 @@ def _settle(args: Namespace, parser: Parser, given: set[str]) -> None:
         raise ValueError("--optim_nesterov 1 needs a momentum: give --optim_mom, for example 0.9")
     if args.debug_mode and "n_epochs" not in given:
         args.n_epochs = 1
-    if args.seed is None and args.resume is not None:
-        raise ValueError("--resume needs the run's --seed: without one a new run with a seed of its own would start")
     if args.seed is None:
-        args.seed = secrets.randbits(31)
+        args.seed = secrets.randbits(31) if args.resume is None else _seed_of(args.resume)
+
+
+def _seed_of(resume: str) -> int:
+    """Return the seed of the run whose checkpoint `--resume` names. Raises ValueError if there is none to be read."""
+    if resume == "auto":
+        raise ValueError("--resume auto needs the run's --seed: checkpoints are found by it; --resume FILE does without")
+    seed = load_checkpoint(Path(resume))["args"].get("seed")
+    if not isinstance(seed, int):
+        raise ValueError(f"--resume {resume}: the checkpoint names no seed; give --seed")
+    return seed
 
 
 def _settle_upstreams_flags(args: Namespace, notices: list[str]) -> None:
