@@ -163,7 +163,9 @@ def check_writable(args: Namespace) -> None:
     """
     _try_writing(results_folder(args), args.run_id, "records", "choose another --base_path or --results_path")
     if getattr(args, "savecheck", None):
-        _try_writing(Path(args.checkpoint_path), args.run_id, "", "choose another --checkpoint_path")
+        from utils.checkpoints import checkpoint_path  # here, since it imports torch, and reports do without
+
+        _try_writing(Path(args.checkpoint_path), checkpoint_path(args).parent.name, "", "choose another --checkpoint_path")
 
 
 def _try_writing(root: Path, run_id: str, below: str, way_out: str) -> None:

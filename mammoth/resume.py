@@ -24,8 +24,9 @@ from mammoth.variation import VariationRecorder
 from models import ContinualModel
 from utils import randomness
 from utils.buffer import Buffer
-from utils.checkpoints import checkpoint_path, load_checkpoint, save_checkpoint
-from utils.loggers import LOG
+from utils.checkpoints import checkpoint_path, load_checkpoint, load_method, load_network, load_weights, save_checkpoint
+from utils.evaluate import evaluate_tasks
+from utils.loggers import LOG, print_accuracies
 
 COUNTERS = ("_current_task", "_task_iteration", "_epoch_iteration", "_n_past_classes", "_n_seen_classes", "_n_classes_current_task")
 CARRIED = ("class_il", "task_il", "confusion", "diagnostics", "variation", "future")
@@ -128,11 +129,25 @@ class Keeper:
         self.spent = {"train_s": 0.0, "evaluate_s": 0.0, "steps": 0}
         if found is not None:
             _check_same(found["record"], record)
+        else:
+            self._rows = self._load()
 
     @property
     def first_task(self) -> int:
         """The task to go on with."""
-        return self.found["progress"]["task"] if self.found is not None else 0
+        return self.found["progress"]["task"] if self.found is not None else self._untrained
+
+    @property
+    def _untrained(self) -> int:
+        """How many tasks are evaluated only (`--start_from`, `--inference_only`)."""
+        args = self.model.args
+        return self._tasks if args.inference_only else args.start_from or 0
+
+    @property
+    def _tasks(self) -> int:
+        """How many tasks the run goes through."""
+        tasks = self.dataset.n_training_tasks
+        return min(tasks, self.model.args.stop_after or tasks)
 
     @property
     def within_task(self) -> bool:
@@ -142,6 +157,7 @@ class Keeper:
     def restore(self) -> None:
         """Put back the state between two tasks; within a task, `enter_task` completes it."""
         if self.found is None:
+            self._evaluate_untrained()
             return
         progress, earlier = self.found["progress"], self.found["record"]
         restore_method(self.model, self.found)
@@ -154,6 +170,44 @@ class Keeper:
         self.record["provenance"]["resumed_at"] = [*earlier["provenance"].get("resumed_at", []), self.steps]
         if not self.within_task:
             self.found = None
+
+    def _load(self) -> dict[str, Any]:
+        """Put what `--loadcheck` names into the method: its network; for tasks that are not trained, its state and memory too.
+
+        Returns:
+            What the file's record says of these tasks, if the file is a checkpoint of ours and `--start_from` goes on from it.
+        """
+        args, tasks = self.model.args, self._tasks
+        if not args.inference_only and self._untrained >= tasks:
+            raise ValueError(
+                f"--start_from {self._untrained}: there are {tasks} tasks, from 0; --inference_only 1 trains none of them"
+            )
+        if args.loadcheck is None:
+            return {}
+        content = load_weights(Path(args.loadcheck))
+        if self._untrained:
+            load_method(self.model, content, args.loadcheck)
+        else:
+            load_network(self.model.net, content["model"], args.loadcheck)
+        LOG.info("weights of %s", args.loadcheck)
+        same = "record" in content and content["args"]["dataset"] == args.dataset
+        rows = content["record"] if same and not args.inference_only else {}
+        return rows if len(rows.get("class_il", [])) >= self._untrained else {}
+
+    def _evaluate_untrained(self) -> None:
+        """Put a stage for each task that is not trained into the record: the loaded file's, or an evaluation of what it holds."""
+        model, dataset = self.model, self.dataset
+        for task in range(self._untrained):
+            dataset.c_task, model._current_task = task, task + 1
+            first, past_last = dataset.training_range()
+            model._n_past_classes, model._n_seen_classes, model._n_classes_current_task = first, past_last, past_last - first
+            if self._rows:
+                self.record.add_stage(*(self._rows[name][task] for name in ("class_il", "task_il", "confusion", "diagnostics")))
+                continue
+            found = evaluate_tasks(model, dataset, range(dataset.N_TASKS if dataset.joint else task + 1))
+            print_accuracies(dataset.SETTING, found.class_il, found.task_il, joint=dataset.joint)
+            self.record.add_stage(found.class_il, found.task_il, found.confusion, {})
+        self.record["provenance"].update(self.spent)
 
     def enter_task(self, scheduler: Any, stopping: EarlyStopping | None = None) -> int | None:
         """After `begin_task`: put back the state within the task, and return the epoch that goes on; None at a task's beginning."""

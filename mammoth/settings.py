@@ -267,6 +267,7 @@ def resolve(argv: list[str]) -> Settings:
         if "online" in get_config_names(choice.dataset_name):
             choice.notices.append(ONE_EPOCH_NOTICE)
     _settle_upstreams_flags(args, choice.notices)
+    _settle_loading(args)
     args.run_id = records.run_id(args, engine_defaults)
     return Settings(args, parser, choice.notices)
 
@@ -396,6 +397,25 @@ def _settle_upstreams_flags(args: Namespace, notices: list[str]) -> None:
         raise ValueError("--label_perc_by_task and --label_perc_by_class exclude each other: give one")
     if args.num_workers:
         notices.append(f"--num_workers {args.num_workers} has no effect: the images are in memory, and no process loads them")
+
+
+def _settle_loading(args: Namespace) -> None:
+    """Note what is in `--loadcheck`'s file, which makes another run; refuse what cannot be had."""
+    args.start_from = args.start_from or None
+    untrained = "--inference_only 1" if args.inference_only else f"--start_from {args.start_from}" if args.start_from else None
+    if args.save_checkpoint_mode != "safe":
+        raise ValueError("--save_checkpoint_mode old_pickle: reading such a file executes what it holds; use safe")
+    if args.inference_only and args.loadcheck is None:
+        raise ValueError("--inference_only 1 needs the model that it evaluates: give --loadcheck FILE")
+    if untrained and args.enable_other_metrics:
+        raise ValueError(f"{untrained} excludes --enable_other_metrics: forward transfer is of tasks that are trained")
+    if args.loadcheck is None:
+        return
+    try:
+        args.loadcheck_digest = hashlib.sha256(Path(args.loadcheck).read_bytes()).hexdigest()[:8]
+    except OSError as error:
+        reason = "nothing is fetched from the network" if "://" in args.loadcheck else error.strerror
+        raise ValueError(f"--loadcheck {args.loadcheck}: no file that can be read ({reason})") from error
 
 
 def _settle_memory(args: Namespace, given: set[str]) -> None:
