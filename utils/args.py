@@ -24,6 +24,13 @@ class Parser(ArgumentParser):
         """Raise instead of printing the usage and exiting."""
         raise ValueError(message.removeprefix("argument "))
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse as argparse does, which would take the value of `--flag=--` for an empty list, whatever the flag's type."""
+        for word in args or ():
+            if word.startswith("--") and word.endswith("=--"):
+                raise ValueError(f"{word.removesuffix('=--')}: '--' is no value")
+        return super().parse_known_args(args, namespace)
+
     def parse_strictly(self, argv: list[str]) -> Namespace:
         """Parse; raises ValueError for an unknown flag, a flag given twice, or a bad value."""
         given = [word.split("=", 1)[0] for word in argv if word.startswith("--")]
