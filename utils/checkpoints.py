@@ -90,8 +90,10 @@ def _read_archive(path: Path, way_out: str) -> dict[str, Any]:
 
 
 def _check_sums(path: Path) -> None:
-    """Raise BadZipFile if a part of the archive does not have its checksum: torch itself does not look."""
+    """Raise BadZipFile if a part of the archive may unpack to any size, or has not its checksum, at which torch does not look."""
     with zipfile.ZipFile(path) as archive:
+        if any(part.compress_type != zipfile.ZIP_STORED for part in archive.infolist()):
+            raise zipfile.BadZipFile("it is compressed, and torch's files are not")
         damaged = archive.testzip()
     if damaged is not None:
         raise zipfile.BadZipFile(f"{damaged} is damaged")
