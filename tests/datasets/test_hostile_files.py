@@ -156,7 +156,7 @@ def test_large_pictures(mode, size, request, tmp_path):
     """400 megapixels in a few kB, and a line of 100,000 pixels: refused before they are decoded."""
     Image.new(mode, size).save(tmp_path / "large.png")
     request.getfixturevalue("little_memory")
-    with pytest.raises(ValueError, match="at most 30000 a side and 100,000,000 in all"):
+    with pytest.raises(ValueError, match=r"too large to be read|at most 30000 a side"):
         read_image(tmp_path / "large.png", (8, 8), 3)
 
 
