@@ -64,7 +64,10 @@ class Claim:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What our runs say of a claim. `ours`: the mean of each contrast, in the paper's direction; `p`: Holm-corrected, None with fewer than two seeds."""
+    """What our runs say of a claim.
+
+    `ours`: the mean of each contrast, in the paper's direction; `p`: Holm-corrected, None with fewer than two seeds.
+    """
 
     claim: Claim
     ours: str
