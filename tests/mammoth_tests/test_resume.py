@@ -13,6 +13,7 @@ import torch
 import models
 from mammoth import cli, resume, runner
 from mammoth.interruption import Interrupted, StopRequest
+from mammoth.records import read_record
 from models import ContinualModel
 from utils.checkpoints import _warn_of, load_checkpoint, restore_model
 from utils.yaml_files import ROOT
@@ -259,7 +260,28 @@ def test_what_cannot_be_resumed(go, resolve, tmp_path):
         go(*words, "--lr", "0.5", "--resume", str(path))
     with pytest.raises(runner.InputError, match="no checkpoint"):
         go(*words, "--resume", str(tmp_path / "absent.pt"))
-    assert cli.main(["--model", "er", "--resume", "auto"]) == 2
+
+
+def test_a_file_that_is_gone_on_with_knows_its_seed(go, tmp_path, capsys):
+    """--resume FILE without --seed goes on with the file's; --resume auto without one is refused in a line."""
+    words = ("--model", "er", "--debug_mode", "1", "--stop_after", "2", "--non_verbose", "1", "--device", "cpu", "--threads", "1")
+    where = ("--base_path", str(tmp_path), "--checkpoint_path", str(tmp_path / "kept"))
+    assert cli.main([*words, *where, "--seed", "5", "--savecheck", "8"]) == 0
+    (record,) = tmp_path.rglob("record.json")
+    whole = read_record(record)
+    kept = tmp_path / "kept" / whole["run_id"]
+    for path, at in ((kept / "t001_s000000008.pt", 8), (kept / "last.pt", 12)):
+        record.unlink()
+        assert cli.main([*words, *where, "--resume", str(path)]) == 0
+        again = read_record(record)
+        assert again["provenance"]["resumed_at"] == [at]
+        assert differing(whole, again, NUMBERS[1:]) == []
+    capsys.readouterr()
+    assert cli.main([*words, *where, "--resume", "auto"]) == 2
+    said = capsys.readouterr().err
+    assert said == "error: --resume auto needs the run's --seed: checkpoints are found by it; --resume FILE does without\n"
+    assert cli.main([*words, *where, "--resume", str(record)]) == 2
+    assert "record.json is corrupt or no checkpoint" in capsys.readouterr().err
 
 
 def test_other_code_is_not_gone_on_with(go, tmp_path, monkeypatch):

@@ -330,7 +330,7 @@ def test_verify_data_from_the_environment(value, expected, monkeypatch, resolve)
     [
         ("--base_path", "elsewhere"), ("--results_path", "other"), ("--device", "cpu"),
         ("--threads", "3"), ("--notes", "a try"), ("--non_verbose", "1"), ("--verify_data", "0"),
-        ("--savecheck", "last"), ("--checkpoint_path", "elsewhere"),
+        ("--savecheck", "last"), ("--checkpoint_path", "elsewhere"), ("--ckpt_name", "mine"), ("--save_checkpoint_mode", "safe"),
         ("--tensorboard", "1"), ("--wandb_name", "a"), ("--wandb_entity", "b"), ("--wandb_project", "c"),
     ],
 )  # fmt: skip
