@@ -1,0 +1,164 @@
+"""Run upstream Mammoth's own tests against this project, one at a time, and note what they found in docs/upstream_tests.json.
+
+    python -m mammoth.upstream_tests /path/to/mammoth [--only PATTERN] [--limit SECONDS] [--folder SCRATCH]
+
+The project's committed files, upstream's tests, its files of methods that are not here, and data made in code (CIFAR: a copy of
+data/CIFAR10 and data/CIFAR100) go into a scratch folder; nothing outside it is written but that JSON file. With --only, what was
+noted before of the other tests stays. `python -m mammoth.report documents` then brings docs/mammoth.md up to date.
+"""
+
+import json
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from argparse import Namespace
+from pathlib import Path
+
+import numpy as np
+
+from mammoth import records
+from mammoth.report import upstream_tests
+from utils.args import Parser, whole
+from utils.files import write_atomically
+from utils.yaml_files import ROOT
+
+DOOR = '''
+"""Upstream's tests call main() and look at how it ends; ours returns the exit status, and a process ends with it."""
+
+import sys
+
+from mammoth import cli
+
+
+def main():
+    status = cli.main(sys.argv[1:])
+    if status or {"-h", "--help"} & set(sys.argv):
+        raise SystemExit(status)
+'''
+
+
+def write_idx(path: Path, values: np.ndarray) -> None:
+    """Write an array of bytes in MNIST's format: a magic number, the sizes, the bytes."""
+    header = struct.pack(">HBB", 0, 8, values.ndim) + struct.pack(f">{values.ndim}I", *values.shape)
+    path.write_bytes(header + values.astype(np.uint8).tobytes())
+
+
+def make_mnist(base: Path) -> None:
+    """Lay out 400 + 100 images of noise as MNIST's files, under both names that upstream looks for."""
+    random = np.random.default_rng(0)
+    for folder in ("MyMNIST", "MNIST"):
+        raw = base / "MNIST" / folder / "raw"
+        raw.mkdir(parents=True)
+        for split, count in (("train", 400), ("t10k", 100)):
+            write_idx(raw / f"{split}-images-idx3-ubyte", random.integers(0, 256, (count, 28, 28)))
+            write_idx(raw / f"{split}-labels-idx1-ubyte", np.arange(count) % 10)
+
+
+def make_tinyimg(base: Path) -> None:
+    """Lay out 800 + 200 images of noise as the twenty parts of Tiny ImageNet, floats in [0, 1]."""
+    random = np.random.default_rng(0)
+    folder = base / "TINYIMG" / "processed"
+    folder.mkdir(parents=True)
+    for split, count in (("train", 40), ("val", 10)):
+        for part in range(20):
+            np.save(folder / f"x_{split}_{part + 1:02d}.npy", random.integers(0, 256, (count, 64, 64, 3)) / 255)
+            np.save(folder / f"y_{split}_{part + 1:02d}.npy", (np.arange(count) + part * count) % 200)
+
+
+def lay_out(upstream: Path, scratch: Path) -> None:
+    """Fill the scratch folder: the project as committed, upstream's tests, its methods that are not here, data."""
+    archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, capture_output=True, check=True).stdout
+    subprocess.run(["tar", "-x", "-C", str(scratch)], input=archive, check=True)
+    shutil.rmtree(scratch / "tests")
+    shutil.copytree(upstream / "tests", scratch / "tests")
+    (scratch / "main.py").write_text(DOOR, encoding="utf-8")
+    (scratch / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+    methods = scratch / "methods"
+    shutil.copytree(upstream / "models", methods, ignore=shutil.ignore_patterns("__pycache__"))
+    for file in (ROOT / "models").glob("*.py"):
+        (methods / file.name).unlink(missing_ok=True)
+    make_mnist(scratch / "data")
+    make_tinyimg(scratch / "data")
+    for name in ("CIFAR10", "CIFAR100"):
+        if (ROOT / "data" / name).is_dir():
+            shutil.copytree(ROOT / "data" / name, scratch / "data" / name)
+
+
+def collected(scratch: Path, environment: dict[str, str]) -> list[str]:
+    """Return the names of all tests, `file::test[case]`."""
+    words = [sys.executable, "-m", "pytest", "tests", "--collect-only", "-q", "-p", "no:randomly"]
+    listed = subprocess.run(words, cwd=scratch, capture_output=True, text=True, check=False, env=environment).stdout
+    return [line.removeprefix("tests/") for line in listed.splitlines() if line.startswith("tests/") and "::" in line]
+
+
+def run_one(name: str, scratch: Path, environment: dict[str, str], limit: int) -> tuple[str, str]:
+    """Run one test in a process of its own; return how it ended and what it said."""
+    junit = scratch / "junit.xml"
+    junit.unlink(missing_ok=True)
+    words = [sys.executable, "-m", "pytest", f"tests/{name}", "-q", "-p", "no:randomly", f"--junitxml={junit}"]
+    try:
+        subprocess.run(words, cwd=scratch, capture_output=True, timeout=limit, check=False, env=environment)
+    except subprocess.TimeoutExpired:
+        return "failed", f"took longer than {limit} s"
+    return upstream_tests.outcome(junit) if junit.is_file() else ("failed", "the process ended before the test did")
+
+
+def note(tests: dict[str, tuple[str, str]], upstream: str, limit: int) -> None:
+    """Write what was found so far, with the date and both commits."""
+    content = {
+        "date": time.strftime("%Y-%m-%d"),
+        "upstream": upstream,
+        "commit": records.code_version()["commit"],
+        "limit_s": limit,
+        "tests": tests,
+    }
+    write_atomically(upstream_tests.FOUND, json.dumps(content, indent=1) + "\n")
+
+
+def run_all(asked: Namespace, scratch: Path) -> None:
+    """Run the applicable tests, or those asked for, and note each."""
+    lay_out(asked.upstream, scratch)
+    environment = os.environ | {
+        "MAMMOTH_VERIFY_DATA": "0",
+        "MAMMOTH_MODELS_PATH": str(scratch / "methods"),
+        "CUDA_VISIBLE_DEVICES": "",
+    }
+    before = json.loads(upstream_tests.FOUND.read_text(encoding="utf-8"))["tests"] if upstream_tests.FOUND.is_file() else {}
+    head = ["git", "rev-parse", "HEAD"]
+    commit = subprocess.run(head, cwd=asked.upstream, capture_output=True, text=True, check=True).stdout.strip()
+    names = collected(scratch, environment)
+    tests = {name: tuple(before.get(name, ("not run", ""))) for name in names}
+    for name in names:
+        if upstream_tests.reason_absent(name) is None and re.search(asked.only, name):
+            started = time.monotonic()
+            tests[name] = run_one(name, scratch, environment, asked.limit)
+            print(f"{time.monotonic() - started:6.0f} s  {tests[name][0]:<8}{name}  {tests[name][1]}", flush=True)
+            note(tests, commit, asked.limit)
+
+
+def main(argv: list[str]) -> int:
+    """Run one command line; returns the exit status."""
+    parser = Parser(prog="python -m mammoth.upstream_tests", description="Run upstream Mammoth's own tests against this project.")
+    parser.add_argument("upstream", type=Path, help="upstream's checkout")
+    parser.add_argument("--only", default="", metavar="PATTERN", help="a regular expression of tests' names")
+    parser.add_argument("--limit", type=whole(), default=600, metavar="SECONDS", help="the longest that a test may take")
+    parser.add_argument("--folder", type=Path, metavar="SCRATCH", help="an empty folder to work in, which stays")
+    try:
+        asked = parser.parse_args(argv)
+        with tempfile.TemporaryDirectory(prefix="upstream-tests-") as made:
+            scratch = asked.folder or Path(made)
+            scratch.mkdir(parents=True, exist_ok=True)
+            run_all(asked, scratch)
+    except (ValueError, OSError, subprocess.CalledProcessError) as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
