@@ -266,6 +266,7 @@ def resolve(argv: list[str]) -> Settings:
         if "online" in get_config_names(choice.dataset_name):
             choice.notices.append(ONE_EPOCH_NOTICE)
     _settle_upstreams_flags(args, choice.notices)
+    choice.notices += _network_notices(args)
     args.run_id = records.run_id(args, engine_defaults)
     return Settings(args, parser, choice.notices)
 
@@ -319,6 +320,16 @@ def _add_backbone_flags(parser: Parser, backbone: str) -> None:
         kind: Any = whole() if isinstance(parameter.default, int) else str
         default = None if parameter.default is inspect.Parameter.empty else parameter.default
         group.add_argument(f"--{name}", type=kind, default=default, metavar="N", help=f"{name.replace('_', ' ')} of the network")
+
+
+def _network_notices(args: Namespace) -> list[str]:
+    """Return a line for each of the network's own sizes that is not at its default."""
+    sizes = {name: entry.default for name, entry in backbone_flags(args.backbone).items()}
+    changed = {name: default for name, default in sizes.items() if getattr(args, name) != default}
+    return [
+        f"{name.removeprefix('mlp_').replace('_', ' ')} is set to `{getattr(args, name)}` instead of the default `{default}`"
+        for name, default in changed.items()
+    ]
 
 
 def _checked(parser: Parser, values: dict[str, Any], path: Path | None, ignored: tuple[str, ...]) -> dict[str, Any]:

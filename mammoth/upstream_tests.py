@@ -2,13 +2,14 @@
 
     python -m mammoth.upstream_tests /path/to/mammoth [--only PATTERN] [--limit SECONDS] [--folder SCRATCH]
 
-The project's committed files, upstream's tests, its files of methods that are not here, and data made in code (CIFAR: a copy of
-data/CIFAR10 and data/CIFAR100) go into a scratch folder; nothing outside it is written but that JSON file. With --only, what was
-noted before of the other tests stays. `python -m mammoth.report documents` then brings docs/mammoth.md up to date.
+The project's committed files, upstream's tests, its files of methods that are not here, and data made in code (CIFAR: the
+first images of the files in data/) go into a scratch folder; nothing outside it is written but that JSON file. With --only, what
+was noted before of the other tests stays. `python -m mammoth.report documents` then brings docs/mammoth.md up to date.
 """
 
 import json
 import os
+import pickle
 import re
 import shutil
 import struct
@@ -24,7 +25,7 @@ import numpy as np
 from mammoth import records
 from mammoth.report import upstream_tests
 from utils.args import Parser, whole
-from utils.files import write_atomically
+from utils.files import read_array_pickle, write_atomically
 from utils.yaml_files import ROOT
 
 DOOR = '''
@@ -84,9 +85,18 @@ def lay_out(upstream: Path, scratch: Path) -> None:
         (methods / file.name).unlink(missing_ok=True)
     make_mnist(scratch / "data")
     make_tinyimg(scratch / "data")
-    for name in ("CIFAR10", "CIFAR100"):
-        if (ROOT / "data" / name).is_dir():
-            shutil.copytree(ROOT / "data" / name, scratch / "data" / name)
+    sample_cifar(scratch / "data", "CIFAR10/cifar-10-batches-py", "labels", 400)
+    sample_cifar(scratch / "data", "CIFAR100/cifar-100-python", "fine_labels", 2000)
+
+
+def sample_cifar(base: Path, folder: str, labels: str, count: int) -> None:
+    """Copy the first images of each of CIFAR's files, where data/ has them."""
+    (base / folder).mkdir(parents=True)
+    for path in (ROOT / "data" / folder).glob("*"):
+        content = read_array_pickle(path) if "meta" not in path.name and path.suffix != ".html" else {}
+        if labels in content:
+            part = {"data": content["data"][:count], labels: content[labels][:count]}
+            (base / folder / path.name).write_bytes(pickle.dumps(part))
 
 
 def collected(scratch: Path, environment: dict[str, str]) -> list[str]:
