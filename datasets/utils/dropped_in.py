@@ -41,7 +41,7 @@ def adapted(cls: type[ContinualDataset]) -> type[ContinualDataset]:
     if getattr(cls, "SETTING", "") == "domain-il":
         facts["N_CLASSES"] = per_task
     elif not hasattr(cls, "N_CLASSES") and per_task is not None:
-        facts["N_CLASSES"] = sum(per_task) if isinstance(per_task, list) else per_task * getattr(cls, "N_TASKS", 1)
+        facts["N_CLASSES"] = sum(per_task) if isinstance(per_task, list) else per_task * (getattr(cls, "N_TASKS", None) or 1)
     return type(cls.__name__, (DroppedIn, cls), facts)
 
 
@@ -67,9 +67,14 @@ class DroppedIn(ContinualDataset):
     EIGHT_BIT = False
 
     def __init__(self, args: Namespace) -> None:
-        missing = [name for name in ("SETTING", "N_CLASSES_PER_TASK", "N_TASKS") if not hasattr(self, name)]
+        missing = [name for name in ("SETTING", "N_CLASSES_PER_TASK", "N_TASKS") if getattr(self, name, None) is None]
         if missing:
             raise ValueError(f"the data set {args.dataset} states no {', no '.join(missing)}")
+        for flag in ("joint", "eval_future", "custom_task_order"):
+            if getattr(args, flag, None) and self.SETTING == "domain-il":
+                raise ValueError(
+                    f"--{flag}: the file of {self.NAME} makes each task's images when the task begins; leave the flag out"
+                )
         self.class_names: list[str] | None = None
         self._looking = self._taken = False
         self._transform_given = isinstance(self.TRANSFORM, list) and type(self).TRANSFORM is not ContinualDataset.TRANSFORM
@@ -80,11 +85,6 @@ class DroppedIn(ContinualDataset):
         super().__init__(args, **own)
         if self.class_order != sorted(self.class_order):
             args.class_order = self.class_order  # fix_class_names_order reads it
-        for flag in ("joint", "eval_future", "custom_task_order"):
-            if getattr(args, flag, None) and self.SETTING == "domain-il":
-                raise ValueError(
-                    f"--{flag}: the file of {self.NAME} makes each task's images when the task begins; leave the flag out"
-                )
 
     @classmethod
     def own_flags(cls) -> dict[str, inspect.Parameter]:
@@ -120,7 +120,10 @@ class DroppedIn(ContinualDataset):
         self._taken = False
         task = self.c_task if self._looking else self.c_task + 1
         with drawing_from(randomness.derive_seed(randomness.current().seed, f"task's images/{max(task, 0)}")):
-            super().get_data_loaders()
+            try:
+                super().get_data_loaders()
+            except RuntimeError as error:  # of torchvision, where files are missing or corrupt
+                raise ValueError(f"{self.NAME}: its file cannot make its images: {error}") from error
         if not self._taken:
             raise ValueError(f"get_data_loaders of {self.NAME} does not end in store_masked_loaders")
         return self.train_loader, self.test_loaders[-1] if self.test_loaders else None  # type: ignore[return-value]
