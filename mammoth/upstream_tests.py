@@ -19,6 +19,7 @@ import tempfile
 import time
 from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -40,6 +41,31 @@ def main():
     status = cli.main(sys.argv[1:])
     if status or {"-h", "--help"} & set(sys.argv):
         raise SystemExit(status)
+'''
+
+FORKS = '''
+"""Run each test named on stdin, one at a time, in a fork of this process, where torch is imported already."""
+
+import os
+import signal
+import sys
+
+import pytest
+import torch
+import torchvision  # noqa: F401
+
+torch.set_num_threads(1)
+for line in sys.stdin:
+    limit, name = line.rstrip("\\n").split(" ", 1)
+    child = os.fork()
+    if child == 0:
+        quiet = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(quiet, 1)
+        os.dup2(quiet, 2)
+        signal.alarm(int(limit))
+        os._exit(int(pytest.main([f"tests/{name}", "-q", "-p", "no:randomly", "--junitxml=junit.xml"])))
+    status = os.waitpid(child, 0)[1]
+    print("late" if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGALRM else "ended", flush=True)
 '''
 
 
@@ -106,14 +132,15 @@ def collected(scratch: Path, environment: dict[str, str]) -> list[str]:
     return [line.removeprefix("tests/") for line in listed.splitlines() if line.startswith("tests/") and "::" in line]
 
 
-def run_one(name: str, scratch: Path, environment: dict[str, str], limit: int) -> tuple[str, str]:
+def run_one(name: str, scratch: Path, forks: subprocess.Popen[str], limit: int) -> tuple[str, str]:
     """Run one test in a process of its own; return how it ended and what it said."""
     junit = scratch / "junit.xml"
     junit.unlink(missing_ok=True)
-    words = [sys.executable, "-m", "pytest", f"tests/{name}", "-q", "-p", "no:randomly", f"--junitxml={junit}"]
-    try:
-        subprocess.run(words, cwd=scratch, capture_output=True, timeout=limit, check=False, env=environment)
-    except subprocess.TimeoutExpired:
+    assert forks.stdin is not None
+    assert forks.stdout is not None
+    forks.stdin.write(f"{limit} {name}\n")
+    forks.stdin.flush()
+    if forks.stdout.readline().strip() == "late":
         return "failed", f"took longer than {limit} s"
     return upstream_tests.outcome(junit) if junit.is_file() else ("failed", "the process ended before the test did")
 
@@ -143,10 +170,12 @@ def run_all(asked: Namespace, scratch: Path) -> None:
     commit = subprocess.run(head, cwd=asked.upstream, capture_output=True, text=True, check=True).stdout.strip()
     names = collected(scratch, environment)
     tests = {name: tuple(before.get(name, ("not run", ""))) for name in names}
-    for name in names:
-        if upstream_tests.reason_absent(name) is None and re.search(asked.only, name):
+    asked_for = [name for name in names if upstream_tests.reason_absent(name) is None and re.search(asked.only, name)]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", FORKS], cwd=scratch, env=environment, **pipes) as forks:
+        for name in asked_for:
             started = time.monotonic()
-            tests[name] = run_one(name, scratch, environment, asked.limit)
+            tests[name] = run_one(name, scratch, forks, asked.limit)
             print(f"{time.monotonic() - started:6.0f} s  {tests[name][0]:<8}{name}  {tests[name][1]}", flush=True)
             note(tests, commit, asked.limit)
 
