@@ -179,8 +179,11 @@ class Choice:
     notices: list[str]
 
     def fact(self, name: str) -> Any:
-        """Return a fact of the benchmark, as its config has it."""
-        return self.facts.get(name, getattr(self.dataset, name))
+        """Return a fact of the benchmark, as its config has it. Raises ValueError if it states none."""
+        value = self.facts.get(name, getattr(self.dataset, name, None))
+        if value is None:
+            raise ValueError(f"the benchmark {self.dataset_name} states no {name}")
+        return value
 
 
 def choose(argv: list[str]) -> Choice:
@@ -256,6 +259,7 @@ def resolve(argv: list[str]) -> Settings:
     _set_defaults(parser, choice, model_defaults)
     if asks_for_help(argv):
         return Settings(Namespace(help=True), parser, choice.notices)
+    _refuse_setting(choice)
     _refuse_memory_flags(parser, choice.model.NAME, argv)
     _refuse_replaced_flags(parser, argv)
     args = parser.parse_strictly(argv)
@@ -343,6 +347,14 @@ def _checked(parser: Parser, values: dict[str, Any], path: Path | None, ignored:
         if name not in actions and name not in ignored:
             raise ValueError(f"{path}: unknown key {name!r}; {nearest(name, actions)}")
     return {name: convert(actions[name], value, str(path)) for name, value in values.items() if name in actions}
+
+
+def _refuse_setting(choice: Choice) -> None:
+    """Raise ValueError for a benchmark of a setting that the method does not list; one that lists none is let through."""
+    takes, setting = getattr(choice.model, "COMPATIBILITY", None), choice.fact("SETTING")
+    if takes and setting not in takes:
+        name = canonical(choice.model.NAME)
+        raise ValueError(f"--model {name} takes {' and '.join(takes)} benchmarks; {choice.dataset_name} is {setting}")
 
 
 def _refuse_replaced_flags(parser: Parser, argv: list[str]) -> None:
