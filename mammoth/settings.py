@@ -16,7 +16,7 @@ from typing import Any
 
 import datasets
 import models
-from backbone import backbone_flags
+from backbone import backbone_flags, get_backbone_names
 from datasets import ContinualDataset, config_path, get_config_names, get_dataset_class, read_config
 from mammoth import records
 from utils.args import (
@@ -41,7 +41,9 @@ BUNDLED_NOTICE = (
 )
 ONE_EPOCH_NOTICE = "--n_epochs 1 alone changes the number of passes; the paper's online protocol is --dataset_config online"
 MEMORY_FLAGS = ("buffer_size", "buffer_per_class", "minibatch_size")
-REPLACED = {"transform_type": "the images' transform is TRANSFORM in a benchmark's YAML file; give one with --dataset_config FILE"}
+REPLACED = {
+    "transform_type": "of seq-cifar10 alone; elsewhere the images' transform is TRANSFORM in a YAML file, --dataset_config FILE"
+}
 MODEL_CONFIGS = ROOT / "models" / "config"
 
 
@@ -76,6 +78,19 @@ EPILOG = """examples:
   main.py --model pvbf                                         bundled digits, seconds
   main.py --model pvbf --dataset seq-cifar10 --dataset_config online --buffer_per_class 500 --seed 0
   main.py --model pvbf --dataset seq-cifar10 --help            adds that method's and that benchmark's flags"""
+
+
+def name_choices(parser: Parser) -> None:
+    """Put the names that there are into the help of --model, --dataset and --backbone."""
+    there: dict[str, dict[str, Any]] = {
+        "model": dict(models.get_model_names()),
+        "dataset": dict(datasets.get_dataset_names()),
+        "backbone": dict.fromkeys(get_backbone_names()),
+    }
+    for flag, entries in there.items():
+        names = [name for name, entry in entries.items() if not isinstance(entry, Exception)]
+        action = actions_by_name(parser)[flag]
+        action.help = f"{(action.help or '').split(' (')[0]}: {', '.join(names)}"
 
 
 def first_choices(argv: list[str]) -> Namespace:
@@ -258,6 +273,7 @@ def resolve(argv: list[str]) -> Settings:
     _add_backbone_flags(parser, choice.backbone)
     _set_defaults(parser, choice, model_defaults)
     if asks_for_help(argv):
+        name_choices(parser)
         return Settings(Namespace(help=True), parser, choice.notices)
     _refuse_setting(choice)
     _refuse_memory_flags(parser, choice.model.NAME, argv)

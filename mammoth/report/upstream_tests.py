@@ -30,8 +30,6 @@ ABSENT = {  # why a test does not apply here: patterns in its name
 }  # fmt: skip
 DELIBERATE = {  # a pattern in an applicable test's name: why it fails on purpose
     r"test_args_with_choices": "asks for a network `efficientnet`",
-    r"test_module_register.py::test_register_(backbone|dataset)$": "reads the names of all networks or data sets in `--help`; here "
-    "they are in `--list`",
 }
 
 
