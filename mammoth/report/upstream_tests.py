@@ -67,7 +67,7 @@ def markdown(found: dict[str, Any] | None = None) -> str:
         "| applicable, not passed | why |",
         "|---|---|",
     ]
-    lines += [f"| `{name}` | {_why(name, said)} |" for name, (how, said) in applicable.items() if how != "passed"]
+    lines += [f"| `{name}` | {_why(name, said or how)} |" for name, (how, said) in applicable.items() if how != "passed"]
     counts = Counter(reason_absent(name) for name in tests)
     lines += ["", "| not applicable | tests |", "|---|---|"]
     lines += [f"| {reason} | {counts[reason]} |" for reason in ABSENT if counts[reason]]
@@ -77,4 +77,4 @@ def markdown(found: dict[str, Any] | None = None) -> str:
 def _why(name: str, said: str) -> str:
     """Return why an applicable test did not pass: the reason known, else what it said."""
     known = next((reason for pattern, reason in DELIBERATE.items() if re.search(pattern, name)), None)
-    return known or said.replace("|", "/")[:160] or "no message"
+    return known or said.replace("|", "/")[:160]
