@@ -4,8 +4,9 @@ A run's checkpoints lie in `<checkpoint_path>/<run id>/`: `t002_s000000120.pt` i
 (counted from 0; at a task's end the next one's number); `last.pt` the state at its end. Each is enough to go on, bit for bit on
 the CPU.
 
-A method's state is its `state_dict()` and its attributes of class `Buffer`. To go on within a task, its `begin_task` is called on
-the restored state, for what it makes of that, and the state is then restored once more over what `begin_task` changed.
+A method's state is its `state_dict()`, its attributes of class `Buffer`, and its plain attributes (`utils/attributes.py`). To go
+on within a task, its `begin_task` is called on the restored state, for what it makes of that, and the state is then restored once
+more over what `begin_task` changed.
 """
 
 import json
@@ -23,6 +24,7 @@ from mammoth.records import Record
 from mammoth.variation import VariationRecorder
 from models import ContinualModel
 from utils import randomness
+from utils.attributes import put_back
 from utils.buffer import Buffer
 from utils.checkpoints import checkpoint_path, load_checkpoint, load_method, load_network, load_weights, save_checkpoint
 from utils.evaluate import evaluate_tasks
@@ -53,7 +55,7 @@ def method_state(model: ContinualModel) -> dict[str, Any]:
 
 def restore_method(model: ContinualModel, state: dict[str, Any]) -> None:
     """Put back what `method_state` gave."""
-    model.load_state_dict(state["model"])
+    put_back(model, state)
     model.opt.load_state_dict(state["optimizer"])
     memories = state["buffers"] if state["buffer"] is None else {**state["buffers"], "buffer": state["buffer"]}
     for name, buffer in buffers_of(model).items():

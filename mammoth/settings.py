@@ -16,7 +16,7 @@ from typing import Any
 
 import datasets
 import models
-from backbone import backbone_flags
+from backbone import backbone_flags, get_backbone_names
 from datasets import ContinualDataset, config_path, get_config_names, get_dataset_class, read_config
 from mammoth import records
 from utils.args import (
@@ -42,7 +42,9 @@ BUNDLED_NOTICE = (
 )
 ONE_EPOCH_NOTICE = "--n_epochs 1 alone changes the number of passes; the paper's online protocol is --dataset_config online"
 MEMORY_FLAGS = ("buffer_size", "buffer_per_class", "minibatch_size")
-REPLACED = {"transform_type": "the images' transform is TRANSFORM in a benchmark's YAML file; give one with --dataset_config FILE"}
+REPLACED = {
+    "transform_type": "of seq-cifar10 alone; elsewhere the images' transform is TRANSFORM in a YAML file, --dataset_config FILE"
+}
 MODEL_CONFIGS = ROOT / "models" / "config"
 
 
@@ -77,6 +79,19 @@ EPILOG = """examples:
   main.py --model pvbf                                         bundled digits, seconds
   main.py --model pvbf --dataset seq-cifar10 --dataset_config online --buffer_per_class 500 --seed 0
   main.py --model pvbf --dataset seq-cifar10 --help            adds that method's and that benchmark's flags"""
+
+
+def name_choices(parser: Parser) -> None:
+    """Put the names that there are into the help of --model, --dataset and --backbone."""
+    there: dict[str, dict[str, Any]] = {
+        "model": dict(models.get_model_names()),
+        "dataset": dict(datasets.get_dataset_names()),
+        "backbone": dict.fromkeys(get_backbone_names()),
+    }
+    for flag, entries in there.items():
+        names = [name for name, entry in entries.items() if not isinstance(entry, Exception)]
+        action = actions_by_name(parser)[flag]
+        action.help = f"{(action.help or '').split(' (')[0]}: {', '.join(names)}"
 
 
 def first_choices(argv: list[str]) -> Namespace:
@@ -180,8 +195,11 @@ class Choice:
     notices: list[str]
 
     def fact(self, name: str) -> Any:
-        """Return a fact of the benchmark, as its config has it."""
-        return self.facts.get(name, getattr(self.dataset, name))
+        """Return a fact of the benchmark, as its config has it. Raises ValueError if it states none."""
+        value = self.facts.get(name, getattr(self.dataset, name, None))
+        if value is None:
+            raise ValueError(f"the benchmark {self.dataset_name} states no {name}")
+        return value
 
 
 def choose(argv: list[str]) -> Choice:
@@ -256,7 +274,9 @@ def resolve(argv: list[str]) -> Settings:
     _add_backbone_flags(parser, choice.backbone)
     _set_defaults(parser, choice, model_defaults)
     if asks_for_help(argv):
+        name_choices(parser)
         return Settings(Namespace(help=True), parser, choice.notices)
+    _refuse_setting(choice)
     _refuse_memory_flags(parser, choice.model.NAME, argv)
     _refuse_replaced_flags(parser, argv)
     args = parser.parse_strictly(argv)
@@ -268,6 +288,7 @@ def resolve(argv: list[str]) -> Settings:
             choice.notices.append(ONE_EPOCH_NOTICE)
     _settle_upstreams_flags(args, choice.notices)
     _settle_loading(args)
+    choice.notices += _network_notices(args)
     args.run_id = records.run_id(args, engine_defaults)
     return Settings(args, parser, choice.notices)
 
@@ -323,6 +344,16 @@ def _add_backbone_flags(parser: Parser, backbone: str) -> None:
         group.add_argument(f"--{name}", type=kind, default=default, metavar="N", help=f"{name.replace('_', ' ')} of the network")
 
 
+def _network_notices(args: Namespace) -> list[str]:
+    """Return a line for each of the network's own sizes that is not at its default."""
+    sizes = {name: entry.default for name, entry in backbone_flags(args.backbone).items()}
+    changed = {name: default for name, default in sizes.items() if getattr(args, name) != default}
+    return [
+        f"{name.removeprefix('mlp_').replace('_', ' ')} is set to `{getattr(args, name)}` instead of the default `{default}`"
+        for name, default in changed.items()
+    ]
+
+
 def _checked(parser: Parser, values: dict[str, Any], path: Path | None, ignored: tuple[str, ...]) -> dict[str, Any]:
     """Read YAML values as their flags would; those in `ignored` may belong to no flag of this method.
 
@@ -334,6 +365,14 @@ def _checked(parser: Parser, values: dict[str, Any], path: Path | None, ignored:
         if name not in actions and name not in ignored:
             raise ValueError(f"{path}: unknown key {name!r}; {nearest(name, actions)}")
     return {name: convert(actions[name], value, str(path)) for name, value in values.items() if name in actions}
+
+
+def _refuse_setting(choice: Choice) -> None:
+    """Raise ValueError for a benchmark of a setting that the method does not list; one that lists none is let through."""
+    takes, setting = getattr(choice.model, "COMPATIBILITY", None), choice.fact("SETTING")
+    if takes and setting not in takes:
+        name = canonical(choice.model.NAME)
+        raise ValueError(f"--model {name} takes {' and '.join(takes)} benchmarks; {choice.dataset_name} is {setting}")
 
 
 def _refuse_replaced_flags(parser: Parser, argv: list[str]) -> None:

@@ -3,6 +3,7 @@
 Files of others (Mammoth's checkpoints, a network's `state_dict`) give their weights to a run by `load_weights`.
 """
 
+import functools
 import io
 import pickle
 import struct
@@ -14,6 +15,7 @@ from typing import Any
 
 import torch
 
+from utils.attributes import child_modes, plain_attributes, put_back
 from utils.buffer import Buffer
 from utils.files import write_atomically
 from utils.loggers import LOG
@@ -38,9 +40,14 @@ def save_checkpoint(path: Path, model: Any, dataset: Any, state: dict[str, Any] 
     Raises:
         OSError: the folder cannot be made or written.
     """
+    attributes, left = plain_attributes(model)
+    if left:
+        _warn_of(", ".join(left), model.NAME)
     content = {
         "schema": SCHEMA,
         "model": model.state_dict(),
+        "attributes": attributes,
+        "modes": child_modes(model),
         "args": {name: value for name, value in vars(model.args).items() if name != "list"},
         "facts": {name: getattr(dataset, name) for name in FACTS},
         "class_names": dataset.get_class_names(),
@@ -55,6 +62,11 @@ def save_checkpoint(path: Path, model: Any, dataset: Any, state: dict[str, Any] 
     torch.save(content, whole)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, whole.getvalue())
+
+
+@functools.cache  # once a process
+def _warn_of(names: str, method: str) -> None:
+    LOG.warning("%s keeps %s, which checkpoints cannot hold: a run that goes on from one may end with other numbers", method, names)
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
@@ -113,7 +125,7 @@ def restore_model(checkpoint: dict[str, Any], device: torch.device) -> Any:
     dataset = type("Stored", (ContinualDataset,), {**checkpoint["facts"], "CLASS_NAMES": []})(args)
     model = get_model(args, get_backbone(args), dataset.get_loss(), dataset.get_transform(), dataset)
     try:
-        model.load_state_dict(checkpoint["model"])
+        put_back(model, checkpoint)
     except RuntimeError as error:
         raise ValueError(f"the checkpoint's weights do not fit {args.model} on {args.backbone}: {error}") from error
     model.to(device)

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from datasets.utils.image_set import BatchLoader, ImageSet, select
+from datasets.utils.items import MammothDatasetWrapper, fix_class_names_order, store_masked_loaders
 from datasets.utils.label_changes import partly_unlabelled, with_noise
 from utils import randomness
 from utils.augmentations import BatchTransform, Spec
@@ -214,7 +215,11 @@ class ContinualDataset:
     def test_loader(self, task: int) -> BatchLoader:
         """Return the loader of a task's test images, whether the task has come or not."""
         images = select(self.split(train=False), *self.get_offsets(task))
-        return BatchLoader(self.task_images(images, self.task_order[task]), EVALUATION_BATCH)
+        return BatchLoader(self.task_images(images, self.task_order[task]), self.test_batch())
+
+    def test_batch(self) -> int:
+        """Return the number of images in a test batch; in debug mode, where six of them count, no more than in training."""
+        return self.get_batch_size() if getattr(self.args, "debug_mode", 0) else EVALUATION_BATCH
 
     def _training_images(self) -> ImageSet:
         """Return the images to train on now; of a domain-il sequence taken at once (`--joint 1`), those of all its tasks."""
@@ -332,3 +337,9 @@ def _permutation(text: str, size: int, flag: str) -> list[int]:
 def data_folder(args: Namespace, name: str) -> Path:
     """Return the folder under the base path that holds a benchmark's files."""
     return Path(getattr(args, "base_path", "./data/")) / name
+
+
+__all__ = [
+    "ContinualDataset", "MammothDatasetWrapper", "Split", "data_folder", "fix_class_names_order", "store_masked_loaders",
+    "task_sizes",
+]  # fmt: skip

@@ -3,13 +3,17 @@
 import gzip
 import math
 import zlib
+from argparse import SUPPRESS, ArgumentParser, Namespace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from datasets.utils.continual_dataset import ContinualDataset, Split, data_folder
+from utils import randomness
+from utils.args import one_of
 
 DIMENSIONS = {2051: 3, 2049: 1}  # by the files' magic numbers: images, labels
 LARGEST = 2**28  # bytes that a file may hold
@@ -68,6 +72,43 @@ class IdxImages(ContinualDataset):
                 f"no {self.SOURCE.torchvision} files (train-images-idx3-ubyte and three more, or .gz) in {places}, "
                 f"and the download failed ({reason}).\nPut them into {folders[0]}"
             ) from error
+
+
+class Domains(IdxImages):
+    """The same digits in every task, each task's images changed by something drawn for it (domain-il).
+
+    Raises:
+        ValueError: a run whose tasks were drawn by the global generators is to go on from a checkpoint.
+    """
+
+    SETTING = "domain-il"
+    N_CLASSES_PER_TASK = 10
+    N_TASKS = 20
+    CLASS_NAMES = [str(digit) for digit in range(10)]
+
+    @staticmethod
+    def get_parser(parser: ArgumentParser) -> ArgumentParser:
+        kinds = one_of("seed", "global")  # absent where it is not given, so that runs keep their names
+        words = "what a task's change follows from: seed (and task), or upstream's: the global generators as the method left them"
+        parser.add_argument("--domain_draws", type=kinds, default=SUPPRESS, metavar="NAME", help=words)
+        return parser
+
+    def __init__(self, args: Namespace) -> None:
+        super().__init__(args)
+        self._drawn: dict[int, Tensor] = {}
+        self.draws_globally = getattr(args, "domain_draws", "seed") == "global"
+        if self.draws_globally and getattr(args, "resume", None):
+            raise ValueError("--domain_draws global: what was drawn is in no checkpoint, so such a run cannot be resumed")
+
+    def draw(self, generator: torch.Generator | None) -> Tensor:
+        """Draw what changes a task's images; None: from the global generator."""
+        raise NotImplementedError
+
+    def drawn_for(self, task: int, name: str) -> Tensor:
+        """Return what was drawn for a task: from a generator of its own, or once from the global one when first asked for."""
+        if task not in self._drawn:
+            self._drawn[task] = self.draw(None if self.draws_globally else randomness.fresh(f"{name}/{task}"))
+        return self._drawn[task]
 
 
 def read_idx(path: Path) -> np.ndarray:
