@@ -76,7 +76,9 @@ def test_miniimagenets_pickles(refused, tmp_path):
     root.mkdir()
     for name in PICKLES:
         (root / name).write_bytes(pickle.dumps({"image_data": Hostile(tmp_path / "made"), "class_dict": {}}))
-    assert f"{root / PICKLES[0]} is corrupt or truncated: it asks for posix.mkdir" in refused("--dataset", "seq-miniimg")
+    error = refused("--dataset", "seq-miniimg")
+    assert error.startswith(f"{root / PICKLES[0]} is corrupt or truncated")
+    assert "it asks for posix.mkdir" in error
     assert not (tmp_path / "made").exists()
 
 
