@@ -49,8 +49,9 @@ from mammoth.settings import resolve
 from utils.args import actions_by_name
 for method in sys.argv[1].split(","):
     flags = actions_by_name(resolve(["--model", method, "--help"]).parser)
-    memory = ["--buffer_size", "20"] if "buffer_size" in flags else []
-    assert main(["--model", method, "--results_path", method, *memory, *sys.argv[2:]]) == 0, method
+    small = {"buffer_size": "20", "fitting_epochs": "2", "hal_anchor_steps": "5"}
+    own = [f"--{flag}={value}" for flag, value in small.items() if flag in flags]
+    assert main(["--model", method, "--results_path", method, *own, *sys.argv[2:]]) == 0, method
 """
 
 
@@ -91,10 +92,10 @@ def run_all(folder, methods, hashes, *words):
 
 @pytest.mark.long
 def test_every_method_in_two_processes(tmp_path, note):
-    """A convolutional network, whose sums the threads share; in the second process the last method comes first."""
+    """A network of 318,000 weights, whose sums the threads share; in the second process the last method comes first."""
     (tmp_path / "made").mkdir()
     (tmp_path / "made" / "colours.py").write_text(COLOURS)
-    words = ("--dataset", "made-colours", "--datasets_path", str(tmp_path / "made"), "--backbone", "reduced-resnet18")
+    words = ("--dataset", "made-colours", "--datasets_path", str(tmp_path / "made"), "--backbone", "mnistmlp")
     rates = ("--batch_size", "5", "--lr", "0.03", "--n_epochs", "1", "--device", "cpu")
     for threads in ("1", "2"):
         first, second = tmp_path / threads / "first", tmp_path / threads / "second"
