@@ -119,13 +119,15 @@ def summary(record: dict, path: str) -> str:
     from utils.loggers import format_matrix
     from utils.metrics import anytime_average_accuracy, average_accuracy, backward_transfer, forgetting
 
-    lines = ["", "Class-IL accuracy (%)", format_matrix(record["class_il"]), ""]
+    on = record["data"].get("evaluated_on", "test images")
+    where = "" if on == "test images" else f" on {on}"
+    lines = ["", f"Class-IL accuracy (%){where}", format_matrix(record["class_il"]), ""]
     kinds = [("Class-IL", "class_il")] if record["setting"] == "domain-il" else [("Class-IL", "class_il"), ("Task-IL", "task_il")]
     for title, key in kinds:
         matrix = record[key]
         fall, transfer = forgetting(matrix), backward_transfer(matrix)
         lines.append(
-            f"{title}: ACC {average_accuracy(matrix):.2f} %, FR {_or_dash(fall)}, BWT {_or_dash(transfer)}, "
+            f"{title}{where}: ACC {average_accuracy(matrix):.2f} %, FR {_or_dash(fall)}, BWT {_or_dash(transfer)}, "
             f"anytime ACC {anytime_average_accuracy(matrix):.2f} %  (n=1)"
         )
     if record.get("forward_transfer") is not None:

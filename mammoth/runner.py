@@ -326,8 +326,8 @@ def train_and_close(parts: Parts, args: Namespace, record: Record, tracker: Trac
 def describe_data(dataset: ContinualDataset) -> dict[str, Any]:
     """Read the images and say what they are."""
     counts = {split: len(dataset.split(train)) for split, train in (("train", True), ("test", False))}
-    kind = dataset.data_kind()
-    return {"name": dataset.NAME, **counts, "fingerprint": dataset.fingerprint(), "kind": kind}
+    found = {"kind": dataset.data_kind(), "left_out": dataset.left_out(), "evaluated_on": dataset.evaluated_on()}
+    return {"name": dataset.NAME, **counts, "fingerprint": dataset.fingerprint(), **found}
 
 
 def describe_tasks(dataset: ContinualDataset) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from utils.conf import get_device
 from utils.evaluate import evaluate
 
 EVALUATION_BATCH = 200
+HELD_OUT = "held-out training images"
 
 
 class Split(NamedTuple):
@@ -99,8 +100,16 @@ class ContinualDataset:
         raise NotImplementedError(f"{type(self).__name__} defines no load(train)")
 
     def data_kind(self) -> str:
-        """Say whether the images are the published ones: `original`, `recompressed`, `sample` or `altered`."""
+        """Say whether the images are the published ones: `original`, `recompressed`, `sample` or `altered`; or the user's `own`."""
         return "original"
+
+    def left_out(self) -> int:
+        """Return how many files were left out because they cannot be read."""
+        return 0
+
+    def evaluated_on(self) -> str:
+        """Say which images the accuracies are of."""
+        return HELD_OUT if getattr(self.args, "validation", 0.0) > 0 else "test images"
 
     # -- tasks and classes ---------------------------------------------------------------------------------------------
 
