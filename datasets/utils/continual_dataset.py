@@ -171,6 +171,8 @@ class ContinualDataset:
 
     def _read(self, train: bool) -> None:
         images, labels = self.load(train)
+        if images.dtype is not torch.uint8:
+            raise ValueError(f"{self.NAME}: load() returned {images.dtype} images, expected torch.uint8, from 0 to 255")
         if len(images) != len(labels) or not len(images):
             raise ValueError(f"{self.NAME}: {len(images)} images and {len(labels)} labels in one split")
         if int(labels.min()) < 0 or int(labels.max()) >= self.N_CLASSES:
