@@ -41,7 +41,7 @@ def main(argv: list[str]) -> int:
 
 def _run(resolved: "settings.Settings", argv: list[str]) -> int:  # type: ignore[name-defined]  # noqa: F821
     from mammoth.interruption import Interrupted
-    from mammoth.runner import ONE_IMAGE, InputError, TrainingDiverged, is_of_one_image, run
+    from mammoth.runner import ONE_IMAGE, BadMethod, InputError, TrainingDiverged, is_of_one_image, run
     from utils.loggers import LOG, setup_logging
 
     setup_logging()
@@ -53,7 +53,7 @@ def _run(resolved: "settings.Settings", argv: list[str]) -> int:  # type: ignore
         record = run(resolved.args, ["main.py", *argv])
     except InputError as error:
         return _complain(error, 2)
-    except (TrainingDiverged, OSError) as error:
+    except (TrainingDiverged, BadMethod, OSError) as error:
         return _complain(error, 1)
     except ValueError as error:
         if not is_of_one_image(error):

@@ -11,6 +11,7 @@ from urllib.error import URLError
 
 import numpy as np
 import pytest
+import torch
 import yaml
 
 import models
@@ -267,6 +268,26 @@ def test_list_has_a_line_each(command):
     for name in get_dataset_names():
         line = next(line for line in out.splitlines() if line.split()[0] == name)
         assert all(config in line for config in get_config_names(name))
+
+
+@pytest.mark.parametrize(
+    ("returned", "found"),
+    [
+        (None, "NoneType"),
+        ("0.5", "str"),
+        ({}, "a dict with nothing in it"),
+        ({"ce": 0.5, "kd": 1.0}, "a dict with 'ce', 'kd'"),
+        ({"loss": None}, "NoneType"),
+        (torch.ones(10), "a tensor of shape (10,)"),
+    ],
+)
+def test_a_method_that_returns_no_loss(returned, found, command, tmp_path, monkeypatch):
+    """One line that names `observe`, what it gave and what it must give; the record says failed."""
+    monkeypatch.setattr(Sgd, "observe", lambda self, *batch, **fields: returned)
+    status, _, err = command("--model", "sgd", "--debug_mode", "1", "--non_verbose", "1")
+    assert status == 1
+    assert err == f"error: observe() of sgd returned {found}; it must return the loss (one number), or a dict with key 'loss'\n"
+    assert [record["status"] for record in records_in(tmp_path)] == ["failed"]
 
 
 # -- a run ---------------------------------------------------------------------------------------------------------------
