@@ -75,13 +75,13 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     Raises:
         ValueError: no such file, truncated or corrupt, asks for code, or is no checkpoint of this schema; names it.
     """
-    content = _read_archive(path, "a run writes one with --savecheck last")
+    content = read_archive(path, "a run writes one with --savecheck last")
     if content.get("schema") != SCHEMA or "model" not in content:
         raise ValueError(f"{path} is no checkpoint of schema {SCHEMA}")
     return content
 
 
-def _read_archive(path: Path, way_out: str) -> dict[str, Any]:
+def read_archive(path: Path, way_out: str) -> dict[str, Any]:
     """Read a dict that torch saved; nothing in it can be executed.
 
     Raises:
@@ -145,7 +145,7 @@ def load_weights(path: Path) -> dict[str, Any]:
     Raises:
         ValueError: no such file, truncated or corrupt, asks for code, or holds no weights; names it.
     """
-    content = _read_archive(path, "give the path of a file of weights; nothing is fetched from the network")
+    content = read_archive(path, "give the path of a file of weights; nothing is fetched from the network")
     weights = next((content[key] for key in ("model", "state_dict") if isinstance(content.get(key), dict)), content)
     weights = {_without_module(str(name)): value for name, value in weights.items() if isinstance(value, torch.Tensor)}
     if not weights:
