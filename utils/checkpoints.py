@@ -207,10 +207,12 @@ def load_method(model: Any, content: dict[str, Any], source: object) -> None:
         LOG.warning("%s is of %s: its network is taken, and no memory", source, maker or "a bare network")
         return
     own = model.state_dict()
-    of_the_run = tuple(name for name in own if name.startswith("net.") or name.endswith("_extra_state"))
-    state = {name: value for name, value in content["model"].items() if name in own and name not in of_the_run}
+    known = {name: value for name, value in content["model"].items() if name in own or "modes" in content}
+    state = {name: value for name, value in known.items() if not name.startswith("net.") and not name.endswith("_extra_state")}
+    stored = content.get("attributes") or {}  # numbers and texts are settings, which are the run's own
+    attributes = {name: pair for name, pair in stored.items() if pair[0] != "value" or not hasattr(model, name)}
     try:
-        model.load_state_dict({**own, **state})
+        put_back(model, {**content, "model": {**own, **state}, "attributes": attributes})
     except RuntimeError as error:
         raise ValueError(f"{source} does not fit {model.NAME} with these flags: {str(error).splitlines()[-1].strip()}") from error
     for name, rows in {**(content.get("buffers") or {}), "buffer": content.get("buffer")}.items():

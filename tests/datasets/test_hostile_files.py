@@ -76,7 +76,9 @@ def test_miniimagenets_pickles(refused, tmp_path):
     root.mkdir()
     for name in PICKLES:
         (root / name).write_bytes(pickle.dumps({"image_data": Hostile(tmp_path / "made"), "class_dict": {}}))
-    assert f"{root / PICKLES[0]} is corrupt or truncated: it asks for posix.mkdir" in refused("--dataset", "seq-miniimg")
+    error = refused("--dataset", "seq-miniimg")
+    assert error.startswith(f"{root / PICKLES[0]} is corrupt or truncated")
+    assert "it asks for posix.mkdir" in error
     assert not (tmp_path / "made").exists()
 
 
@@ -156,7 +158,7 @@ def test_large_pictures(mode, size, request, tmp_path):
     """400 megapixels in a few kB, and a line of 100,000 pixels: refused before they are decoded."""
     Image.new(mode, size).save(tmp_path / "large.png")
     request.getfixturevalue("little_memory")
-    with pytest.raises(ValueError, match="at most 30000 a side and 100,000,000 in all"):
+    with pytest.raises(ValueError, match=r"too large to be read|at most 30000 a side"):
         read_image(tmp_path / "large.png", (8, 8), 3)
 
 
