@@ -1,5 +1,10 @@
 """Split digits: scikit-learn's bundled 1,797 grey images of 8 x 8 pixels, 5 tasks of 2 classes. Needs no download."""
 
+import gzip
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
 import torch
 
 from datasets.utils.continual_dataset import ContinualDataset, Split
@@ -20,13 +25,24 @@ class SequentialDigits(ContinualDataset):
     CLASS_NAMES = [str(digit) for digit in range(10)]
 
     def load(self, train: bool) -> Split:
-        from sklearn.datasets import load_digits  # a second of imports, so only where these images are used
-
-        bunch = load_digits()
-        labels = torch.from_numpy(bunch.target).long()
-        images = torch.from_numpy(bunch.images).mul(255 / 16).round().to(torch.uint8)[..., None]
+        rows = torch.from_numpy(_bundled())
+        labels = rows[:, -1]
+        images = rows[:, :-1].double().mul(255 / 16).round().to(torch.uint8).view(-1, 8, 8, 1)
         rank = torch.zeros_like(labels)
         for digit in range(10):
             rank[labels == digit] = torch.arange(int((labels == digit).sum()))
         chosen = (rank % 5 == 4) != train
         return Split(images[chosen], labels[chosen])
+
+
+def _bundled() -> np.ndarray:
+    """Return (1797, 65) int64: 64 pixels from 0 to 16 and the digit, from scikit-learn's file; importing it would take a second.
+
+    Raises:
+        FileNotFoundError: there is no scikit-learn, or its file is elsewhere.
+    """
+    found = find_spec("sklearn")
+    if found is None or found.origin is None:
+        raise FileNotFoundError("seq-digits are scikit-learn's images, and it is not installed: pip install scikit-learn")
+    with gzip.open(Path(found.origin).parent / "datasets" / "data" / "digits.csv.gz", "rt", encoding="ascii") as file:
+        return np.loadtxt(file, delimiter=",", dtype=np.int64)

@@ -43,7 +43,7 @@ def main(argv: list[str]) -> int:
 
 def _run(resolved: "settings.Settings", argv: list[str]) -> int:  # type: ignore[name-defined]  # noqa: F821
     from mammoth.interruption import Interrupted
-    from mammoth.runner import ONE_IMAGE, InputError, TrainingDiverged, is_of_one_image, run
+    from mammoth.runner import ONE_IMAGE, BadMethod, InputError, TrainingDiverged, is_of_one_image, run
     from utils.loggers import LOG, setup_logging
 
     setup_logging()
@@ -55,7 +55,7 @@ def _run(resolved: "settings.Settings", argv: list[str]) -> int:  # type: ignore
         record = run(resolved.args, ["main.py", *argv])
     except InputError as error:
         return _complain(error, 2)
-    except (TrainingDiverged, OSError) as error:
+    except (TrainingDiverged, BadMethod, OSError) as error:
         return _complain(error, 1)
     except ValueError as error:
         if not is_of_one_image(error):
@@ -121,13 +121,15 @@ def summary(record: dict, path: str) -> str:
     from utils.loggers import format_matrix
     from utils.metrics import anytime_average_accuracy, average_accuracy, backward_transfer, forgetting
 
-    lines = ["", "Class-IL accuracy (%)", format_matrix(record["class_il"]), ""]
+    on = record["data"].get("evaluated_on", "test images")
+    where = "" if on == "test images" else f" on {on}"
+    lines = ["", f"Class-IL accuracy (%){where}", format_matrix(record["class_il"]), ""]
     kinds = [("Class-IL", "class_il")] if record["setting"] == "domain-il" else [("Class-IL", "class_il"), ("Task-IL", "task_il")]
     for title, key in kinds:
         matrix = record[key]
         fall, transfer = forgetting(matrix), backward_transfer(matrix)
         lines.append(
-            f"{title}: ACC {average_accuracy(matrix):.2f} %, FR {_or_dash(fall)}, BWT {_or_dash(transfer)}, "
+            f"{title}{where}: ACC {average_accuracy(matrix):.2f} %, FR {_or_dash(fall)}, BWT {_or_dash(transfer)}, "
             f"anytime ACC {anytime_average_accuracy(matrix):.2f} %  (n=1)"
         )
     if record.get("forward_transfer") is not None:

@@ -31,6 +31,7 @@ from utils.args import (
     whole,
     yes_or_no,
 )  # fmt: skip
+from utils.checkpoints import load_checkpoint
 from utils.registry import canonical, nearest
 from utils.yaml_files import ROOT, read_yaml
 
@@ -286,6 +287,7 @@ def resolve(argv: list[str]) -> Settings:
         if "online" in get_config_names(choice.dataset_name):
             choice.notices.append(ONE_EPOCH_NOTICE)
     _settle_upstreams_flags(args, choice.notices)
+    _settle_loading(args)
     choice.notices += _network_notices(args)
     args.run_id = records.run_id(args, engine_defaults)
     return Settings(args, parser, choice.notices)
@@ -402,10 +404,18 @@ def _settle(args: Namespace, parser: Parser, given: set[str]) -> None:
         raise ValueError("--optim_nesterov 1 needs a momentum: give --optim_mom, for example 0.9")
     if args.debug_mode and "n_epochs" not in given:
         args.n_epochs = 1
-    if args.seed is None and args.resume is not None:
-        raise ValueError("--resume needs the run's --seed: without one a new run with a seed of its own would start")
     if args.seed is None:
-        args.seed = secrets.randbits(31)
+        args.seed = secrets.randbits(31) if args.resume is None else _seed_of(args.resume)
+
+
+def _seed_of(resume: str) -> int:
+    """Return the seed of the run whose checkpoint `--resume` names. Raises ValueError if there is none to be read."""
+    if resume == "auto":
+        raise ValueError("--resume auto needs the run's --seed: checkpoints are found by it; --resume FILE does without")
+    seed = load_checkpoint(Path(resume))["args"].get("seed")
+    if not isinstance(seed, int):
+        raise ValueError(f"--resume {resume}: the checkpoint names no seed; give --seed")
+    return seed
 
 
 def _settle_upstreams_flags(args: Namespace, notices: list[str]) -> None:
@@ -426,6 +436,25 @@ def _settle_upstreams_flags(args: Namespace, notices: list[str]) -> None:
         raise ValueError("--label_perc_by_task and --label_perc_by_class exclude each other: give one")
     if args.num_workers:
         notices.append(f"--num_workers {args.num_workers} has no effect: the images are in memory, and no process loads them")
+
+
+def _settle_loading(args: Namespace) -> None:
+    """Note what is in `--loadcheck`'s file, which makes another run; refuse what cannot be had."""
+    args.start_from = args.start_from or None
+    untrained = "--inference_only 1" if args.inference_only else f"--start_from {args.start_from}" if args.start_from else None
+    if args.save_checkpoint_mode != "safe":
+        raise ValueError("--save_checkpoint_mode old_pickle: reading such a file executes what it holds; use safe")
+    if args.inference_only and args.loadcheck is None:
+        raise ValueError("--inference_only 1 needs the model that it evaluates: give --loadcheck FILE")
+    if untrained and args.enable_other_metrics:
+        raise ValueError(f"{untrained} excludes --enable_other_metrics: forward transfer is of tasks that are trained")
+    if args.loadcheck is None:
+        return
+    try:
+        args.loadcheck_digest = hashlib.sha256(Path(args.loadcheck).read_bytes()).hexdigest()[:8]
+    except OSError as error:
+        reason = "nothing is fetched from the network" if "://" in args.loadcheck else error.strerror
+        raise ValueError(f"--loadcheck {args.loadcheck}: no file that can be read ({reason})") from error
 
 
 def _settle_memory(args: Namespace, given: set[str]) -> None:

@@ -23,6 +23,7 @@ from utils.conf import get_device
 from utils.evaluate import evaluate
 
 EVALUATION_BATCH = 200
+HELD_OUT = "held-out training images"
 
 
 class Split(NamedTuple):
@@ -100,8 +101,16 @@ class ContinualDataset:
         raise NotImplementedError(f"{type(self).__name__} defines no load(train)")
 
     def data_kind(self) -> str:
-        """Say whether the images are the published ones: `original`, `recompressed`, `sample` or `altered`."""
+        """Say whether the images are the published ones: `original`, `recompressed`, `sample` or `altered`; or the user's `own`."""
         return "original"
+
+    def left_out(self) -> int:
+        """Return how many files were left out because they cannot be read."""
+        return 0
+
+    def evaluated_on(self) -> str:
+        """Say which images the accuracies are of."""
+        return HELD_OUT if getattr(self.args, "validation", 0.0) > 0 else "test images"
 
     # -- tasks and classes ---------------------------------------------------------------------------------------------
 
@@ -163,6 +172,8 @@ class ContinualDataset:
 
     def _read(self, train: bool) -> None:
         images, labels = self.load(train)
+        if images.dtype is not torch.uint8:
+            raise ValueError(f"{self.NAME}: load() returned {images.dtype} images, expected torch.uint8, from 0 to 255")
         if len(images) != len(labels) or not len(images):
             raise ValueError(f"{self.NAME}: {len(images)} images and {len(labels)} labels in one split")
         if int(labels.min()) < 0 or int(labels.max()) >= self.N_CLASSES:

@@ -15,7 +15,8 @@ from datasets.utils.continual_dataset import ContinualDataset, Split, data_folde
 from utils import randomness
 from utils.args import one_of
 
-IMAGES, LABELS = 2051, 2049  # the files' magic numbers: unsigned bytes in three dimensions, and in one
+DIMENSIONS = {2051: 3, 2049: 1}  # by the files' magic numbers: images, labels
+LARGEST = 2**28  # bytes that a file may hold
 
 
 class Source(NamedTuple):
@@ -120,14 +121,17 @@ def read_idx(path: Path) -> np.ndarray:
         ValueError: another kind of file, or one that is cut off; names it.
     """
     try:
-        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            sizes = 4 * DIMENSIONS.get(int.from_bytes(file.read(4), "big"), 0)
+            head = file.read(sizes)
+            shape = tuple(map(int, np.frombuffer(head, dtype=">u4"))) if len(head) == sizes else ()
+            expected = math.prod(shape)
+            data = file.read(min(expected, LARGEST) + 1) if shape else b""  # never more, however much a packed file unpacks to
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise ValueError(f"{path} is corrupt: {error}") from error
-    head = np.frombuffer(data[: 16 if len(data) >= 16 else 0], dtype=">u4")
-    if not len(head) or head[0] not in (IMAGES, LABELS):
+    if not shape:
         raise ValueError(f"{path} is no idx file of images or labels")
-    shape = tuple(int(size) for size in head[1 : 4 if head[0] == IMAGES else 2])
-    start = 4 + 4 * len(shape)
-    if len(data) != start + math.prod(shape):
-        raise ValueError(f"{path} is cut off or too long: {len(data) - start} bytes for {' x '.join(map(str, shape))}")
-    return np.frombuffer(data, dtype=np.uint8, offset=start).reshape(shape).copy()
+    if len(data) != expected:
+        many = "more" if len(data) > expected else len(data)
+        raise ValueError(f"{path} is cut off or too long: {many} bytes for {' x '.join(map(str, shape))}")
+    return np.frombuffer(data, dtype=np.uint8).reshape(shape).copy()

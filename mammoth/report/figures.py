@@ -40,6 +40,8 @@ def curves(experiment: Experiment, rows: Sequence[Row]) -> Drawing:
     for column in experiment.columns:
         lines = [_line(experiment, rows, row, column) for row in experiment.rows]
         found = tuple(line for line in lines if line)
+        if all(line.level for line in found):  # a reference alone
+            found = ()
         stages = max((len(line.values) for line in found), default=0)
         step = 1 if stages <= 10 else 5
         ticks = tuple((float(stage), str(stage)) for stage in range(1, stages + 1) if stage % step == 0 or stage == 1)

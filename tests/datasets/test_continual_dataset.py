@@ -361,6 +361,17 @@ def test_labels_out_of_range_are_refused(labels, span):
         Odd(arguments()).split(train=True)
 
 
+def test_images_that_are_not_8_bit_are_refused():
+    """Floats in [0, 1] would all become 0 and 1 of 255: the message names what came and what is expected."""
+
+    class Odd(Squares):
+        def load(self, train):
+            return Split(torch.rand(7, 3, 3, 1), torch.arange(7))
+
+    with pytest.raises(ValueError, match=r"squares: load\(\) returned torch.float32 images, expected torch.uint8"):
+        Odd(arguments()).split(train=True)
+
+
 @pytest.mark.parametrize(("images", "labels"), [(3, 2), (0, 0)])
 def test_splits_that_do_not_match_are_refused(images, labels):
     """More images than labels, or nothing at all."""

@@ -11,12 +11,13 @@ from urllib.error import URLError
 
 import numpy as np
 import pytest
+import torch
 import yaml
 
 import models
 from backbone import get_backbone_names
 from datasets import get_config_names, get_dataset_names
-from mammoth import cli
+from mammoth import cli, results
 from models.sgd import Sgd
 from utils.yaml_files import ROOT
 
@@ -269,6 +270,26 @@ def test_list_has_a_line_each(command):
         assert all(config in line for config in get_config_names(name))
 
 
+@pytest.mark.parametrize(
+    ("returned", "found"),
+    [
+        (None, "NoneType"),
+        ("0.5", "str"),
+        ({}, "a dict with nothing in it"),
+        ({"ce": 0.5, "kd": 1.0}, "a dict with 'ce', 'kd'"),
+        ({"loss": None}, "NoneType"),
+        (torch.ones(10), "a tensor of shape (10,)"),
+    ],
+)
+def test_a_method_that_returns_no_loss(returned, found, command, tmp_path, monkeypatch):
+    """One line that names `observe`, what it gave and what it must give; the record says failed."""
+    monkeypatch.setattr(Sgd, "observe", lambda self, *batch, **fields: returned)
+    status, _, err = command("--model", "sgd", "--debug_mode", "1", "--non_verbose", "1")
+    assert status == 1
+    assert err == f"error: observe() of sgd returned {found}; it must return the loss (one number), or a dict with key 'loss'\n"
+    assert [record["status"] for record in records_in(tmp_path)] == ["failed"]
+
+
 # -- a run ---------------------------------------------------------------------------------------------------------------
 
 
@@ -293,6 +314,20 @@ def test_what_a_run_says(command, tmp_path):
     assert lines[-1].split("[Class-IL]: ")[1].startswith(f"{sum(record['class_il'][4]) / 5:.2f} %")
     assert re.search(r"time: [\d.]+ s", out)
     assert "n=1" in out
+
+
+def test_accuracies_on_held_out_images_are_called_so(command, tmp_path):
+    """--validation: the summary, the record and its row in a table say that they are not of the test images."""
+    words = ("--model", "sgd", "--debug_mode", "1", "--stop_after", "1")
+    assert "held-out" not in command(*words)[1]
+    out = command(*words, "--validation", "0.2")[1]
+    assert "Class-IL accuracy (%) on held-out training images" in out
+    assert "Class-IL on held-out training images: ACC" in out
+    assert "Task-IL on held-out training images: ACC" in out
+    found = {record["args"]["validation"]: record for record in records_in(tmp_path)}
+    assert [found[share]["data"]["evaluated_on"] for share in (0.0, 0.2)] == ["test images", "held-out training images"]
+    kinds = [results.row_of(found[share], "SGD", "")["data"] for share in (0.0, 0.2)]
+    assert kinds == ["original", "original (held-out training images)"]
 
 
 @pytest.mark.parametrize("words", [("--model", "sgd", "--stop_after", "1"), ("--model", "joint")])

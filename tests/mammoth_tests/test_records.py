@@ -1,6 +1,8 @@
 """A run's record: what is in it, whole at every moment, and a digest of the code that changes with the code alone."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -42,6 +44,17 @@ def test_all_that_defends_a_number_is_there(go):
     assert len(data["fingerprint"]) == 32
     assert found["class_order"] == list(range(10))
     assert found["task_sizes"] == [2, 2, 2, 2, 2]
+
+
+def test_peak_memory_is_the_process_s_own():
+    """It grows with what is held, and a process started by a large one does not inherit its peak."""
+    before = records.peak_memory_mb()
+    held = bytearray(b"x") * (int(before) * 1_000_000 + 200_000_000)
+    assert records.peak_memory_mb() >= before + 150
+    assert len(held) > 0
+    code = "from mammoth.records import peak_memory_mb; print(peak_memory_mb())"
+    shown = subprocess.run([sys.executable, "-c", code], cwd=records.ROOT, capture_output=True, text=True, check=True).stdout
+    assert 1 < float(shown) < 150
 
 
 def test_the_class_order_is_recorded(go):

@@ -338,7 +338,7 @@ def test_verify_data_from_the_environment(value, expected, monkeypatch, resolve)
     [
         ("--base_path", "elsewhere"), ("--results_path", "other"), ("--device", "cpu"),
         ("--threads", "3"), ("--notes", "a try"), ("--non_verbose", "1"), ("--verify_data", "0"),
-        ("--savecheck", "last"), ("--checkpoint_path", "elsewhere"),
+        ("--savecheck", "last"), ("--checkpoint_path", "elsewhere"), ("--ckpt_name", "mine"), ("--save_checkpoint_mode", "safe"),
         ("--tensorboard", "1"), ("--wandb_name", "a"), ("--wandb_entity", "b"), ("--wandb_project", "c"),
     ],
 )  # fmt: skip
@@ -493,6 +493,7 @@ def test_every_config_runs_a_step_of_every_method(path, method, made_folder, go_
     Not narrower than 16: oneDNN's strided 1x1 convolutions of fewer channels write out of bounds on large channels-last images.
     """
     narrow = ("--num_filters", "16") if "resnet18" in path.read_text() and "reduced" not in path.read_text() else ()
+    narrow += ("--hal_anchor_steps", "2") if method == "hal" else ()
     if method == "icarl" and datasets.get_dataset_class(path.parent.name).SETTING == "domain-il":
         with pytest.raises(ValueError, match="icarl takes class-il"):
             one_step(go_here, made_folder, method, path, *narrow)
