@@ -40,6 +40,7 @@ def save_checkpoint(path: Path, model: Any, dataset: Any, state: dict[str, Any] 
     Raises:
         OSError: the folder cannot be made or written.
     """
+    facts = {name: getattr(dataset, name) for name in FACTS} | dataset.plain_transforms()
     attributes, left = plain_attributes(model)
     if left:
         _warn_of(", ".join(left), model.NAME)
@@ -49,13 +50,13 @@ def save_checkpoint(path: Path, model: Any, dataset: Any, state: dict[str, Any] 
         "attributes": attributes,
         "modes": child_modes(model),
         "args": {name: value for name, value in vars(model.args).items() if name != "list"},
-        "facts": {name: getattr(dataset, name) for name in FACTS},
+        "facts": facts,
         "class_names": dataset.get_class_names(),
         "class_order": dataset.class_order,
         "task_sizes": dataset.task_sizes,
         "n_seen": dataset.training_range()[1],
         "size": tuple(dataset.SIZE),
-        "test_transform": dataset.TEST_TRANSFORM,
+        "test_transform": facts["TEST_TRANSFORM"],
         **(state or {}),
     }
     whole = io.BytesIO()  # so that a full disk shows as an OSError, not as torch's

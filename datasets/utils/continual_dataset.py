@@ -291,6 +291,10 @@ class ContinualDataset:
         transform = BatchTransform(self.TRANSFORM, "replay_augmentation")
         return None if transform.deterministic and transform.mean is None else transform
 
+    def plain_transforms(self) -> dict[str, list[Spec]]:
+        """Return the transforms by name and arguments, as a checkpoint keeps them."""
+        return {"TRANSFORM": self.TRANSFORM, "TEST_TRANSFORM": self.TEST_TRANSFORM}
+
     def get_normalization_transform(self) -> BatchTransform:
         """Return the normalisation alone, for a float batch in [0, 1]."""
         return BatchTransform(self.TEST_TRANSFORM)
