@@ -73,6 +73,8 @@ def records_in(folder: Path) -> list[dict]:
         (("--model", "er", "--backbone", "mnistmpl"), ["mnistmpl", "mnistmlp"]),
         (("--model", "er", "--bufer_size", "10"), ["--bufer_size", "--buffer_size"]),
         (("--model", "er", "--lrr=1"), ["--lrr", "--lr"]),
+        (("--model", "er", "--learning_rate", "1"), ["--learning_rate", "did you mean --lr?"]),
+        (("--method", "er"), ["--model is missing (--method is no flag)", "pvbf"]),
         (("--model", "er", "stray"), ["stray"]),
         (("--model", "er", "--buffer_size", "0"), ["buffer_size", "0", "1"]),
         (("--model", "er", "--buffer_size", "1.5"), ["buffer_size", "1.5"]),
