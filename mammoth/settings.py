@@ -93,7 +93,7 @@ def add_folders(argv: list[str]) -> list[str]:
     """Add the folders of methods and benchmarks that the flags and the environment name; return notices of what they hide.
 
     Raises:
-        ValueError: no such folder.
+        ValueError: no such folder, or one that holds none.
     """
     asked = first_choices([word for word in argv if word not in ("-h", "--help")])
     notices = []

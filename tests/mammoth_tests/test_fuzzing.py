@@ -126,6 +126,7 @@ def workplace(tmp_path, monkeypatch):
     """An empty folder to run in, with a folder and a file that is none of ours in it, and 4 GB of memory beyond what is taken."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "unnamed.py").write_text("NAME = None")  # as much as a folder of methods or benchmarks must hold
     (tmp_path / "file").write_text("neither a checkpoint nor a folder")
     before = resource.getrlimit(resource.RLIMIT_AS)
     taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
