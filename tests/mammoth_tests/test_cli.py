@@ -318,6 +318,16 @@ def test_what_a_run_says(command, tmp_path):
     assert "n=1" in out
 
 
+def test_a_run_that_is_done_already_is_said_to_be_replaced(command, tmp_path):
+    """The same command a second time: a line at the start names the record that stands until this run is done."""
+    words = ("--model", "sgd", "--debug_mode", "1", "--stop_after", "1", "--seed", "0")
+    assert "finished record" not in command(*words)[1]
+    out = command(*words)[1]
+    (path,) = tmp_path.glob("results/records/*/record.json")
+    assert f"a finished record of this run is there: {path}; it is replaced when this one is done" in out
+    assert "finished record" not in command(*words, "--lr", "0.5")[1]
+
+
 def test_accuracies_on_held_out_images_are_called_so(command, tmp_path):
     """--validation: the summary, the record and its row in a table say that they are not of the test images."""
     words = ("--model", "sgd", "--debug_mode", "1", "--stop_after", "1")
