@@ -42,6 +42,7 @@ def main(argv: list[str]) -> int:
 
 
 def _run(resolved: "settings.Settings", argv: list[str]) -> int:  # type: ignore[name-defined]  # noqa: F821
+    from mammoth import records
     from mammoth.interruption import Interrupted
     from mammoth.runner import ONE_IMAGE, BadMethod, InputError, TrainingDiverged, is_of_one_image, run
     from utils.loggers import LOG, setup_logging
@@ -51,6 +52,8 @@ def _run(resolved: "settings.Settings", argv: list[str]) -> int:  # type: ignore
         LOG.info(notice)
     LOG.debug(Namespace(**{name: value for name, value in vars(resolved.args).items() if name != "list"}))
     LOG.info(_headline(resolved.args))
+    if earlier := records.finished(resolved.args):
+        LOG.info("a finished record of this run is there: %s; it is replaced when this one is done", earlier)
     try:
         record = run(resolved.args, ["main.py", *argv])
     except InputError as error:

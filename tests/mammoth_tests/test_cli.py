@@ -73,6 +73,8 @@ def records_in(folder: Path) -> list[dict]:
         (("--model", "er", "--backbone", "mnistmpl"), ["mnistmpl", "mnistmlp"]),
         (("--model", "er", "--bufer_size", "10"), ["--bufer_size", "--buffer_size"]),
         (("--model", "er", "--lrr=1"), ["--lrr", "--lr"]),
+        (("--model", "er", "--learning_rate", "1"), ["--learning_rate", "did you mean --lr?"]),
+        (("--method", "er"), ["--model is missing (--method is no flag)", "pvbf"]),
         (("--model", "er", "stray"), ["stray"]),
         (("--model", "er", "--buffer_size", "0"), ["buffer_size", "0", "1"]),
         (("--model", "er", "--buffer_size", "1.5"), ["buffer_size", "1.5"]),
@@ -314,6 +316,16 @@ def test_what_a_run_says(command, tmp_path):
     assert lines[-1].split("[Class-IL]: ")[1].startswith(f"{sum(record['class_il'][4]) / 5:.2f} %")
     assert re.search(r"time: [\d.]+ s", out)
     assert "n=1" in out
+
+
+def test_a_run_that_is_done_already_is_said_to_be_replaced(command, tmp_path):
+    """The same command a second time: a line at the start names the record that stands until this run is done."""
+    words = ("--model", "sgd", "--debug_mode", "1", "--stop_after", "1", "--seed", "0")
+    assert "finished record" not in command(*words)[1]
+    out = command(*words)[1]
+    (path,) = tmp_path.glob("results/records/*/record.json")
+    assert f"a finished record of this run is there: {path}; it is replaced when this one is done" in out
+    assert "finished record" not in command(*words, "--lr", "0.5")[1]
 
 
 def test_accuracies_on_held_out_images_are_called_so(command, tmp_path):
