@@ -4,9 +4,9 @@
     python -m mammoth.readings compare FILE.pt ... --output experiments/results/readings.json
 
 With `--dcwr_apply predict` training never sees long-term memory, so all readings that only change how M^l is made of the head's
-rows share their training. `note` runs PVBF on Split CIFAR-10, online, and writes down the head after each step and the test images'
-features after each task; `compare` makes each reading's M^l of these notes and evaluates it. The reading of the default gives the very
-accuracies of the run's record, which is checked.
+rows share their training. `note` runs PVBF on Split CIFAR-10, online, and writes down the head after each step and the test
+images' features after each task; `compare` makes each reading's M^l of these notes and evaluates it. The default's reading
+must give the very accuracies of the run's record.
 """
 
 import json
@@ -47,20 +47,23 @@ class Notes(NamedTuple):
 # -- a run, written down ---------------------------------------------------------------------------------------------------------
 
 
-def note(argv: Sequence[str]) -> Notes:
+def note(words: Sequence[str]) -> Notes:
     """Run PVBF and write down its head after each step, and the test images' features after each task.
+
+    Args:
+        words: of main.py's command line.
 
     Raises:
         InputError, TrainingDiverged, OSError: as a run.
     """
-    args = settings.resolve([*RUN, *argv]).args
+    args = settings.resolve(list(words)).args
     heads: list[Tensor] = []
     counts: list[Tensor] = []
     ends: list[int] = []
     features: list[Tensor] = []
     with open_tracker(args) as tracker:
         torch.set_num_threads(args.threads or 1)
-        parts, record = prepare(args, [*RUN, *argv])
+        parts, record = prepare(args, list(words))
         model, dataset = parts
         assert isinstance(model, Pvbf)
         update, end_task = model.dcwr.update, model.end_task
@@ -98,7 +101,9 @@ def _features(model: Pvbf, tests: Sequence[Any]) -> Tensor:
 class Reading(NamedTuple):
     """How M^l is made of the noted heads; the default is PVBF's. Section 3.5, eqs. 10-13."""
 
-    mean: str = "classes"  # of eq. 10: over the step's distinct `classes`, its `images`, all `seen` classes, one `scalar`, or `none`
+    mean: str = (
+        "classes"  # of eq. 10: over the step's distinct `classes`, its `images`, all `seen` classes, one `scalar`, or `none`
+    )
     bias: bool = True
     p: float = 0.9
     one_draw: bool = False  # of epsilon a step, not one a class
@@ -195,7 +200,9 @@ def compare(notes: Notes) -> dict[str, Matrix]:
     found = {name: matrix(notes, make()) for name, make in makers.items()}
     default = next(iter(READINGS))
     if found[default] != notes.record["class_il"]:
-        raise ValueError(f"the notes of seed {notes.record['args']['seed']} do not give the run's own accuracies: were they changed?")
+        raise ValueError(
+            f"the notes of seed {notes.record['args']['seed']} do not give the run's own accuracies: were they changed?"
+        )
     return found
 
 
@@ -242,7 +249,7 @@ def main(argv: list[str]) -> int:
         asked, rest = parser.parse_known_args(argv)
         if asked.what == "note":
             asked.output.parent.mkdir(parents=True, exist_ok=True)
-            torch.save(note(rest)._asdict(), asked.output)
+            torch.save(note([*RUN, *rest])._asdict(), asked.output)
             return 0
         found = [(notes, compare(notes)) for notes in map(read_notes, map(Path, rest))]
         if not found:

@@ -256,13 +256,12 @@ class ContinualDataset:
             return [sum(counts) * (self.N_TASKS if train and self.SETTING == "domain-il" else 1)]
         return [sum(counts[slice(*self.get_offsets(task))]) for task in range(self.N_TASKS)]
 
-    def has_batch_of_one(self) -> bool:
-        """Whether a training batch may come out as a single image that has a label."""
+    def has_batch_of_one(self, steps: float = torch.inf) -> bool:
+        """Whether a training batch may come out as a single image that has a label, if a pass ends after so many steps."""
         size = self.get_batch_size()
         if size == 1 or getattr(self.args, "label_perc", 1) != 1 or getattr(self.args, "label_perc_by_class", 1) != 1:
             return True
-        n_iters = getattr(self.args, "n_iters", None) or torch.inf
-        last = [count % size for count in self.images_per_task(True) if n_iters > count // size]
+        last = [count % size for count in self.images_per_task(True) if steps > count // size]
         return 1 in last and not getattr(self.args, "drop_last", 0)
 
     def check_tasks(self) -> None:
