@@ -20,7 +20,7 @@ SENTENCES = {
     "processes": "{processes} processes in one folder at once, of {runs} runs: {records} records, all whole",
     "full_disk": "a disk of {megabytes} MB, full after {checkpoints} checkpoints, all readable; the run ended with status {status}",
     "soak": "{tasks:,} tasks of one step, {memory:,} stored images; last 100 to first 100: resident memory {memory_ratio:.3f}, "
-    "median time {time_ratio:.3f}; open files {files_before} before, {files_after} after",
+    "median CPU time {time_ratio:.3f}; open files {files_before} before, {files_after} after",
 }
 
 
