@@ -4,6 +4,7 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
+from mammoth import not_installed
 from utils.threads import prepare_environment
 
 OURS = ("backbone", "datasets", "mammoth", "models", "utils")
@@ -12,14 +13,20 @@ STARTS_AGAIN = "interrupted; the record keeps the tasks that were done, and the 
 
 def main(argv: list[str]) -> int:
     """Run one command line and return the exit status."""
+    try:
+        return _main(argv)
+    except KeyboardInterrupt:  # before the run, most likely in the seconds that importing torch takes
+        return _complain("interrupted", 130)
+
+
+def _main(argv: list[str]) -> int:
     prepare_environment()  # before anything imports torch
     try:
         from mammoth import settings
     except ModuleNotFoundError as error:
         if Path(str(error.name).replace(".", "/")).parts[0] in OURS:
             raise
-        how = "activate the environment (. .venv/bin/activate), or make it: bash scripts/quickstart.sh"
-        return _complain(f"the package {error.name!r} is not installed for {sys.executable}; {how}", 2)
+        return _complain(not_installed(str(error.name)), 2)
 
     try:
         if "--list" in argv:

@@ -349,8 +349,8 @@ def _permutation(text: str, size: int, flag: str) -> list[int]:
 
 
 def data_folder(args: Namespace, name: str) -> Path:
-    """Return the folder under the base path that holds a benchmark's files."""
-    return Path(getattr(args, "base_path", "./data/")) / name
+    """Return the folder under the base path that holds a benchmark's files, as an absolute path: messages name it."""
+    return Path(getattr(args, "base_path", "./data/")).absolute() / name
 
 
 __all__ = [

@@ -18,7 +18,7 @@ from datasets import (
     read_config,
     register_dataset,
 )
-from datasets.utils.continual_dataset import Split, task_sizes
+from datasets.utils.continual_dataset import Split, data_folder, task_sizes
 from utils import randomness
 
 
@@ -683,3 +683,9 @@ def test_a_benchmark_can_be_registered_without_a_file(monkeypatch):
     monkeypatch.setattr(datasets._registry, "_entries", dict(get_dataset_names()))
     register_dataset("my_squares")(Squares)
     assert isinstance(get_dataset(arguments(dataset="my-squares")), Squares)
+
+
+def test_the_data_folder_is_absolute(tmp_path, monkeypatch):
+    """Messages name it, and a path below another working directory would mislead."""
+    monkeypatch.chdir(tmp_path)
+    assert data_folder(Namespace(base_path="./data/"), "CIFAR10") == tmp_path / "data" / "CIFAR10"

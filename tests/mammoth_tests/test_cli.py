@@ -437,8 +437,8 @@ def test_a_fault_of_a_method_marks_the_record_failed(command, tmp_path, monkeypa
 # -- real processes --------------------------------------------------------------------------------------------------------
 
 
-def python(*words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+def python(*words: str, cwd: Path = ROOT, **more: str) -> subprocess.CompletedProcess:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **more}
     return subprocess.run([sys.executable, *words], cwd=cwd, env=environment, capture_output=True, text=True, timeout=120)
 
 
@@ -452,9 +452,19 @@ def test_main_as_a_process_refuses(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_the_packages_it_says_how_to_get_them():
+def test_ctrl_c_while_torch_is_imported(tmp_path):
+    """The first seconds of a run: one line, status 130."""
+    (tmp_path / "torch.py").write_text("raise KeyboardInterrupt\n")
+    done = python("main.py", "--model", "pvbf", PYTHONPATH=str(tmp_path))
+    assert (done.returncode, done.stderr) == (130, "error: interrupted\n")
+
+
+@pytest.mark.parametrize(
+    "words", ["main.py --model pvbf", *(f"-m mammoth.{name}" for name in ("sweep", "report", "predict", "confirm"))]
+)
+def test_without_the_packages_it_says_how_to_get_them(words):
     """Python without its site-packages, as outside the environment: one line, status 2."""
-    done = python("-S", "main.py", "--model", "pvbf")
+    done = python("-S", *words.split())
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "not installed" in done.stderr
