@@ -41,7 +41,7 @@ def add_datasets_path(folder: str) -> list[str]:
     """Look for benchmarks in a folder too, before this one; returns the names of files here that it hides.
 
     Raises:
-        ValueError: no such folder.
+        ValueError: no such folder, or no benchmark in it.
     """
     return _registry.add_folder(folder)
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from datasets.utils.continual_dataset import ContinualDataset, Split, data_folder
-from datasets.utils.decode import cached, decode_images, unreadable
+from datasets.utils.decode import cached, decode_images, list_left_out
 from utils.args import number, whole, yes_or_no
 from utils.loggers import LOG
 from utils.registry import nearest
@@ -74,20 +74,24 @@ class SequentialFolder(ContinualDataset):
         return Split(content[f"{which}_images"], content[f"{which}_labels"])
 
     def data_kind(self) -> str:
-        """Return `sample` where images had to be left out."""
-        return "sample" if self._content()["left_out"] else "original"
+        """Return `own`: there is nothing published to compare them with."""
+        return "own"
+
+    def left_out(self) -> int:
+        return len(self._content()["bad"])
 
     def _content(self) -> dict[str, Any]:
         """Return images and labels of both splits, decoded once and then taken from the cache under the base path."""
         if not hasattr(self, "_loaded"):
             folder = Path(self.args.data_path).resolve()
-            which = hashlib.blake2b(str(folder).encode(), digest_size=4).hexdigest()
+            which = hashlib.blake2b(os.fsencode(folder), digest_size=4).hexdigest()
             name = f"{re.sub(r'[^A-Za-z0-9_-]+', '_', folder.name)}-{which}-{self.SIZE[0]}"
             skip = bool(self.args.skip_bad_images)
-            wanted = f"{self.DIGEST} {skip} {self.args.test_fraction} {self.CLASS_NAMES}"
-            self._loaded = cached(data_folder(self.args, "seq-folder"), name, wanted, lambda: self._decoded(skip))
-            if self._loaded["left_out"]:
-                LOG.warning("left out: %s", self._loaded["left_out"])
+            wanted = f"{self.DIGEST} skip={skip} {self.args.test_fraction} {self.CLASS_NAMES}"
+            cache = data_folder(self.args, "seq-folder")
+            self._loaded = cached(cache, name, wanted, lambda: self._decoded(skip))
+            if notice := list_left_out(cache / f"{name}.left_out.txt", self._loaded["bad"]):
+                LOG.warning(notice)
         return self._loaded
 
     def _decoded(self, skip: bool) -> dict[str, Any]:
@@ -105,7 +109,7 @@ class SequentialFolder(ContinualDataset):
             for label, name in enumerate(self.CLASS_NAMES):
                 if not bool((content[f"{split}_labels"] == label).any()):
                     raise ValueError(f"{self.args.data_path}: class {name!r} has no {split} image that can be read")
-        return {**content, "left_out": unreadable(found.bad) if found.bad else ""}
+        return {**content, "bad": [(str(path.absolute()), reason) for path, reason in found.bad]}
 
 
 def natural(name: str) -> list[tuple[int, int, str]]:
@@ -202,7 +206,7 @@ def _divided(files: Files, fraction: float, root: Path) -> dict[str, Files]:
         if len(found) < 2:
             raise ValueError(f"{root / name}: one image cannot both train and test; add images, or remove the class")
         count = min(max(round(fraction * len(found)), 1), len(found) - 1)
-        chosen = set(sorted(found, key=lambda path: hashlib.blake2b(path.name.encode()).digest())[:count])
+        chosen = set(sorted(found, key=lambda path: hashlib.blake2b(os.fsencode(path.name)).digest())[:count])
         train[name] = [path for path in found if path not in chosen]
         test[name] = [path for path in found if path in chosen]
     return {"train": train, "test": test}
@@ -258,5 +262,5 @@ def _digest(root: Path, paths: tuple[Path, ...], stamps: tuple[tuple[int, int], 
             content = hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
         except OSError:  # decoding will name it
             content = "unreadable"
-        digest.update(f"{owner}\0{path.name}\0{content}\0".encode())
+        digest.update(f"{owner}\0{path.name}\0{content}\0".encode(errors="surrogateescape"))
     return digest.hexdigest()

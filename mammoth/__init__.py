@@ -4,6 +4,8 @@ As a library: `from mammoth import load_runner, train, ...`. Names are looked up
 """
 
 import importlib
+import importlib.util
+import sys
 from typing import Any
 
 __version__ = "0.1.0"
@@ -20,6 +22,27 @@ _HOMES = {
     "utils.conf": ("base_path", "get_device"),
 }
 _WHERE = {name: module for module, names in _HOMES.items() for name in names}
+
+
+NEEDED = ("numpy", "torch", "yaml")  # what an environment that is not the project's lacks
+
+
+def not_installed(package: str) -> str:
+    """Return the line on a missing package."""
+    how = "activate the environment (. .venv/bin/activate), or make it: bash scripts/quickstart.sh"
+    return f"the package {package!r} is not installed for {sys.executable}; {how}"
+
+
+def _check_environment() -> None:
+    """End a command `python -m mammoth...` whose Python lacks what all of them import; Python imports this file before theirs."""
+    lacking = next((name for name in NEEDED if importlib.util.find_spec(name) is None), None)
+    if lacking:
+        sys.stderr.write(f"error: {not_installed(lacking)}\n")
+        raise SystemExit(2)
+
+
+if sys.argv[:1] == ["-m"] and any(word.startswith("mammoth.") for word in sys.orig_argv):  # so only until that command begins
+    _check_environment()
 
 
 def __getattr__(name: str) -> Any:

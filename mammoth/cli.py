@@ -4,6 +4,7 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
+from mammoth import not_installed
 from utils.threads import prepare_environment
 
 OURS = ("backbone", "datasets", "mammoth", "models", "utils")
@@ -12,14 +13,20 @@ STARTS_AGAIN = "interrupted; the record keeps the tasks that were done, and the 
 
 def main(argv: list[str]) -> int:
     """Run one command line and return the exit status."""
+    try:
+        return _main(argv)
+    except KeyboardInterrupt:  # before the run, most likely in the seconds that importing torch takes
+        return _complain("interrupted", 130)
+
+
+def _main(argv: list[str]) -> int:
     prepare_environment()  # before anything imports torch
     try:
         from mammoth import settings
     except ModuleNotFoundError as error:
         if Path(str(error.name).replace(".", "/")).parts[0] in OURS:
             raise
-        how = "activate the environment (. .venv/bin/activate), or make it: bash scripts/quickstart.sh"
-        return _complain(f"the package {error.name!r} is not installed for {sys.executable}; {how}", 2)
+        return _complain(not_installed(str(error.name)), 2)
 
     try:
         if "--list" in argv:
@@ -42,8 +49,9 @@ def main(argv: list[str]) -> int:
 
 
 def _run(resolved: "settings.Settings", argv: list[str]) -> int:  # type: ignore[name-defined]  # noqa: F821
+    from mammoth import records
     from mammoth.interruption import Interrupted
-    from mammoth.runner import ONE_IMAGE, InputError, TrainingDiverged, is_of_one_image, run
+    from mammoth.runner import ONE_IMAGE, BadMethod, InputError, TrainingDiverged, is_of_one_image, run
     from utils.loggers import LOG, setup_logging
 
     setup_logging()
@@ -51,11 +59,13 @@ def _run(resolved: "settings.Settings", argv: list[str]) -> int:  # type: ignore
         LOG.info(notice)
     LOG.debug(Namespace(**{name: value for name, value in vars(resolved.args).items() if name != "list"}))
     LOG.info(_headline(resolved.args))
+    if earlier := records.finished(resolved.args):
+        LOG.info("a finished record of this run is there: %s; it is replaced when this one is done", earlier)
     try:
         record = run(resolved.args, ["main.py", *argv])
     except InputError as error:
         return _complain(error, 2)
-    except (TrainingDiverged, OSError) as error:
+    except (TrainingDiverged, BadMethod, OSError) as error:
         return _complain(error, 1)
     except ValueError as error:
         if not is_of_one_image(error):
@@ -121,13 +131,15 @@ def summary(record: dict, path: str) -> str:
     from utils.loggers import format_matrix
     from utils.metrics import anytime_average_accuracy, average_accuracy, backward_transfer, forgetting
 
-    lines = ["", "Class-IL accuracy (%)", format_matrix(record["class_il"]), ""]
+    on = record["data"].get("evaluated_on", "test images")
+    where = "" if on == "test images" else f" on {on}"
+    lines = ["", f"Class-IL accuracy (%){where}", format_matrix(record["class_il"]), ""]
     kinds = [("Class-IL", "class_il")] if record["setting"] == "domain-il" else [("Class-IL", "class_il"), ("Task-IL", "task_il")]
     for title, key in kinds:
         matrix = record[key]
         fall, transfer = forgetting(matrix), backward_transfer(matrix)
         lines.append(
-            f"{title}: ACC {average_accuracy(matrix):.2f} %, FR {_or_dash(fall)}, BWT {_or_dash(transfer)}, "
+            f"{title}{where}: ACC {average_accuracy(matrix):.2f} %, FR {_or_dash(fall)}, BWT {_or_dash(transfer)}, "
             f"anytime ACC {anytime_average_accuracy(matrix):.2f} %  (n=1)"
         )
     if record.get("forward_transfer") is not None:

@@ -275,6 +275,12 @@ class Record:
         write_atomically(self._working, json.dumps(self.content, separators=(",", ":"), default=str) + "\n")
 
 
+def finished(args: Namespace) -> Path | None:
+    """Return the path of a record of this very run that is done; None if there is none."""
+    path = results_folder(args) / "records" / args.run_id / "record.json"
+    return path if _is_done(path) else None
+
+
 def _is_done(path: Path) -> bool:
     try:
         return read_record(path)["status"] == "done"

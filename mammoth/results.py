@@ -22,7 +22,9 @@ def row_of(record: dict[str, Any], row: str, column: str) -> Row:
     """Return a closed record as a row; `newest_share` is the prediction bias after each task, in percent."""
     provenance, data = record["provenance"], record["data"]
     values = {**provenance, **provenance["versions"], "seed": record["args"]["seed"], "run_id": record["run_id"]}
-    values |= {"row": row, "column": column, "dataset": data["name"], "data": data["kind"]}
+    on = data.get("evaluated_on", "test images")
+    kind = data["kind"] if on == "test images" else f"{data['kind']} ({on})"
+    values |= {"row": row, "column": column, "dataset": data["name"], "data": kind}
     values |= {"fingerprint": data["fingerprint"], "class_il": record["class_il"], "task_il": record["task_il"]}
     values |= {"newest_share": newest_share(record), "diagnostics": record["diagnostics"]}
     return {field: values.get(field, "") for field in FIELDS}

@@ -45,6 +45,10 @@ class TrainingDiverged(Exception):
     """A loss that is not finite."""
 
 
+class BadMethod(TypeError):
+    """A method that does not keep to what `ContinualModel` says of it."""
+
+
 class Parts(NamedTuple):
     """What a run is made of."""
 
@@ -62,10 +66,14 @@ class LossWatch:
         self._pending: list[tuple[int, dict[str, Any]]] = []
 
     def look(self, observed: dict[str, Any]) -> None:
-        """Note a step's losses; check them now, or every `CHECK_EVERY` steps if they live on a GPU."""
+        """Note a step's losses; check them now, or every `CHECK_EVERY` steps if they live on a GPU.
+
+        Raises:
+            BadMethod: there is no loss; TrainingDiverged: one is not finite.
+        """
+        loss = checked_loss(observed, self.model)
         if self.tracker is not None:
             self.tracker.losses(observed)
-        loss = observed["loss"]
         if not isinstance(loss, Tensor):
             loss = torch.tensor(float(loss))
         self._pending.append((self.model.task_iteration, {**observed, "loss": loss}))
@@ -85,6 +93,18 @@ class LossWatch:
                 raise TrainingDiverged(
                     f"the loss is not finite at step {step} of task {self.task + 1} (lr {rate:g}; {parts}).\nTry a lower --lr."
                 )
+
+
+def checked_loss(observed: dict[str, Any], model: ContinualModel) -> Any:
+    """Return the loss of a step. Raises BadMethod if it is missing, or neither a number nor a tensor of one."""
+    loss = observed.get("loss", BadMethod)
+    if isinstance(loss, Tensor) and loss.numel() == 1:
+        return loss
+    if hasattr(loss, "__float__") and not isinstance(loss, Tensor):
+        return loss
+    found = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
+    found = f"a dict with {', '.join(map(repr, observed)) or 'nothing in it'}" if loss is BadMethod else found
+    raise BadMethod(f"observe() of {model.NAME} returned {found}; it must return the loss (one number), or a dict with key 'loss'")
 
 
 def build(args: Namespace) -> Parts:
@@ -261,7 +281,9 @@ def open_record(parts: Parts, args: Namespace, command: list[str]) -> Record:
 
 def check_batch_of_one(parts: Parts) -> None:
     """Raise ValueError if a batch may be a single image and the network cannot train on one."""
-    if not parts.dataset.has_batch_of_one():
+    args = parts.model.args
+    steps = parts.model.get_debug_iters() + 1 if args.debug_mode else args.n_iters or torch.inf
+    if not parts.dataset.has_batch_of_one(steps):
         return
     height, width, channels = parts.dataset.SIZE
     net = copy.deepcopy(parts.model.net).train()
@@ -302,6 +324,7 @@ def run(args: Namespace, command: list[str]) -> Record:
     Raises:
         InputError: the arguments or the data are wrong; nothing has been trained.
         TrainingDiverged: a loss that is not finite; the record is marked failed.
+        BadMethod: the method returns no loss; the record is marked failed.
         OSError: the record cannot be written any more.
         KeyboardInterrupt: the record is marked interrupted; `Interrupted` if the state was saved too.
     """
@@ -326,8 +349,8 @@ def train_and_close(parts: Parts, args: Namespace, record: Record, tracker: Trac
 def describe_data(dataset: ContinualDataset) -> dict[str, Any]:
     """Read the images and say what they are."""
     counts = {split: len(dataset.split(train)) for split, train in (("train", True), ("test", False))}
-    kind = dataset.data_kind()
-    return {"name": dataset.NAME, **counts, "fingerprint": dataset.fingerprint(), "kind": kind}
+    found = {"kind": dataset.data_kind(), "left_out": dataset.left_out(), "evaluated_on": dataset.evaluated_on()}
+    return {"name": dataset.NAME, **counts, "fingerprint": dataset.fingerprint(), **found}
 
 
 def describe_tasks(dataset: ContinualDataset) -> dict[str, Any]:

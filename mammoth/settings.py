@@ -28,6 +28,7 @@ from utils.args import (
     add_folder_args,
     add_management_args,
     convert,
+    meant,
     whole,
     yes_or_no,
 )  # fmt: skip
@@ -108,7 +109,7 @@ def add_folders(argv: list[str]) -> list[str]:
     """Add the folders of methods and benchmarks that the flags and the environment name; return notices of what they hide.
 
     Raises:
-        ValueError: no such folder.
+        ValueError: no such folder, or one that holds none.
     """
     asked = first_choices([word for word in argv if word not in ("-h", "--help")])
     notices = []
@@ -207,7 +208,8 @@ def choose(argv: list[str]) -> Choice:
     notices = add_folders(argv)
     asked = first_choices(argv)
     if asked.model is None:
-        raise ValueError(f"--model is missing; {nearest('', models.get_model_names())}")
+        slip = next((f" ({word} is no flag)" for word in argv if meant(word.split("=", 1)[0], ("--model",))), "")
+        raise ValueError(f"--model is missing{slip}; {nearest('', models.get_model_names())}")
     model = models.get_model_class(asked.model)
     notices += [] if asked.dataset else [BUNDLED_NOTICE]
     if "--load_best_args" in argv:
@@ -363,7 +365,8 @@ def _checked(parser: Parser, values: dict[str, Any], path: Path | None, ignored:
     actions = actions_by_name(parser)
     for name in values:
         if name not in actions and name not in ignored:
-            raise ValueError(f"{path}: unknown key {name!r}; {nearest(name, actions)}")
+            ours = meant(name, [f"--{flag}" for flag in actions])
+            raise ValueError(f"{path}: unknown key {name!r}; {f'did you mean {ours[2:]}?' if ours else nearest(name, actions)}")
     return {name: convert(actions[name], value, str(path)) for name, value in values.items() if name in actions}
 
 

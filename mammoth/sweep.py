@@ -350,10 +350,8 @@ def execute(
     looked = look(runs)
     todo = [(run, job) for run, job, state in looked if state in states]
     in_hand = [run for run, _, state in looked if state in IN_HAND and "missing" in states]
-    skipped = len(runs) - len(todo) - len(in_hand)
-    elsewhere = f", {len(in_hand)} running elsewhere" if in_hand else ""
     with Live(sys.stdout) as live:
-        live.say(f"{experiment.title}: {len(runs)} runs, {skipped} skipped{elsewhere}, {len(todo)} to do")
+        live.say(f"{experiment.title}: {_counts(runs, [run for run, _ in todo], in_hand)}")
         foreign = sum(not run.is_own(experiment) for run, _ in todo)
         if foreign:
             live.say(f"--flags makes other runs of {foreign} of them: they are recorded, but their rows stay out of the table")
@@ -368,6 +366,14 @@ def execute(
     for line in sweep.failed:
         sys.stderr.write(f"failed: {line}\n")
     return 1 if sweep.failed else 0
+
+
+def _counts(runs: Sequence[Run], todo: Sequence[Run], in_hand: Sequence[Run]) -> str:
+    """Return how many runs there are, are skipped, run elsewhere, and are to be done; one that fills several cells counts once."""
+    every, left, elsewhere = (len({run.args.run_id for run in some}) for some in (runs, todo, in_hand))
+    cells = f" for {len(runs)} cells" if every < len(runs) else ""
+    others = f", {elsewhere} running elsewhere" if elsewhere else ""
+    return f"{every} runs{cells}, {every - left - elsewhere} skipped{others}, {left} to do"
 
 
 def _result(run: Run, outcome: Outcome) -> str:

@@ -30,7 +30,7 @@ def add_models_path(folder: str) -> list[str]:
     """Look for methods in a folder too, before this one; returns the names of files here that it hides.
 
     Raises:
-        ValueError: no such folder.
+        ValueError: no such folder, or no method in it.
     """
     return _registry.add_folder(folder)
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from datasets import get_config_names, get_dataset_names
+from datasets import get_config_names, get_dataset_names, read_config
 from mammoth import settings, sweep
+from mammoth.experiments import load_experiment
 from mammoth.report import __main__ as report
 from mammoth.report import documents
 
@@ -46,12 +47,18 @@ def test_commands_in_documents_parse(command):
 
 
 def test_the_table_of_benchmarks_has_every_benchmark_and_config():
-    """One line a benchmark, whose last column names exactly its configs."""
+    """One line a benchmark, whose last column names exactly its configs, with the protocol and, offline, the epochs."""
     lines = re.findall(r"^\| `(\w.+?)` \|.*\|(.+?)\|$", (ROOT / "docs" / "datasets.md").read_text(encoding="utf-8"), re.MULTILINE)
     listed = {name: sorted(re.findall(r"`(.+?)`", configs)) for name, configs in lines}
     shipped = {path.name for path in (ROOT / "datasets" / "configs").iterdir() if path.is_dir()}
     assert shipped <= set(get_dataset_names())
     assert listed == {name: sorted(get_config_names(name)) for name in shipped}
+    for name, configs in lines:
+        for config, said in re.findall(r"`(.+?)`(?: \((.+?)\))?", configs):
+            flags = read_config(name, config)[1]
+            kind = "online" if "online" in (config, said) else "offline"
+            assert (name, config, flags["protocol"]) == (name, config, kind)
+            assert flags["n_epochs"] == 1 if kind == "online" else f"{flags['n_epochs']} epoch" in said
 
 
 def test_requirements_and_pyproject_agree():
@@ -83,6 +90,17 @@ def test_the_sweep_of_the_documentation_runs(tmp_path, capsys):
     assert "PVBF, lr 0.1" in capsys.readouterr().out
     assert report.main(["figures", str(path), "--output", str(tmp_path / "curves.png")]) == 0
     assert (tmp_path / "curves.png").stat().st_size > 5000
+
+
+def test_the_final_runs_of_the_documentation_are_on_the_test_images(tmp_path):
+    """docs/sweeps.md: the second file as printed resolves; no images are held out, and each method has its own rate."""
+    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "sweeps.md").read_text(encoding="utf-8"), re.DOTALL)
+    path = tmp_path / "final.yaml"
+    path.write_text(blocks[1], encoding="utf-8")
+    runs = sweep.plan(load_experiment(path))
+    assert len(runs) == 60
+    assert {run.args.validation for run in runs} == {0.0}
+    assert {(run.args.model, run.args.lr) for run in runs} == {("er", 0.03), ("pvbf", 0.1)}
 
 
 def test_figures_in_documents_are_up_to_date():

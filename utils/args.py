@@ -3,7 +3,7 @@
 import argparse
 import math
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, NoReturn
 
 from utils import binary_to_boolean_type
@@ -11,7 +11,42 @@ from utils.registry import nearest
 
 LARGEST = 2**31 - 1  # of whole numbers
 BASE_PATH = "./data/"
+SLIPS = {
+    "model": "method strategy algorithm algo agent approach plugin",
+    "dataset": "benchmark scenario dataset_name data_name",
+    "dataset_config": "protocol config benchmark_config",
+    "backbone": "network net arch architecture",
+    "lr": "learning_rate learn_rate learningrate",
+    "n_epochs": "epochs epoch num_epochs nepochs n_epoch max_epochs train_epochs",
+    "n_iters": "iterations iters num_iters steps n_steps max_steps num_steps",
+    "batch_size": "bs batch batchsize train_batch_size stream_batch_size",
+    "minibatch_size": "replay_batch_size memory_batch_size mem_batch_size buffer_batch_size batch_size_mem",
+    "buffer_size": "memory_size mem_size buffer memory mem replay_size replay_buffer_size memory_budget capacity n_memories",
+    "buffer_per_class": "memory_per_class mem_per_class images_per_class exemplars_per_class",
+    "optim_mom": "momentum",
+    "optim_wd": "weight_decay wd",
+    "optimizer": "optim opt",
+    "lr_scheduler": "scheduler schedule",
+    "seed": "random_seed manual_seed",
+    "device": "gpu gpus cuda cpu gpu_id device_id use_cuda no_cuda accelerator",
+    "data_path": "data data_dir data_root data_folder dataset_path dataset_dir dataset_root image_dir images root",
+    "base_path": "data data_path data_dir data_root data_folder dataset_path dataset_dir dataset_root root",
+    "results_path": "output output_dir output_path out_dir results_dir log_dir save_dir",
+    "savecheck": "save save_model",
+    "resume": "resume_from",
+    "threads": "num_threads n_threads",
+    "validation": "val val_split validation_split valid_split",
+    "debug_mode": "debug",
+    "num_classes": "n_classes nb_classes",
+    "notes": "note comment",
+}  # what flags are called elsewhere; of two that fit, the first that a parser has
 Container = Any  # an ArgumentParser or one of its groups: argparse names no common public type
+
+
+def meant(flag: str, known: Collection[str]) -> str | None:
+    """Return the known flag that a common name of it stands for: `--learning-rate` for `--lr`; None if it is no such name."""
+    name = flag.lstrip("-").replace("-", "_")
+    return next((f"--{ours}" for ours, names in SLIPS.items() if name in names.split() and f"--{ours}" in known), None)
 
 
 class Parser(ArgumentParser):
@@ -37,6 +72,9 @@ class Parser(ArgumentParser):
         twice = {flag for flag in given if given.count(flag) > 1 and not self._repeatable(flag)}
         if twice:
             raise ValueError(f"{', '.join(sorted(twice))}: given more than once")
+        for flag in given:
+            if flag not in self._option_string_actions and (ours := meant(flag, self._option_string_actions)):
+                raise ValueError(f"unknown flag {flag}; did you mean {ours}?")
         known, unknown = self.parse_known_args(argv)
         for word in unknown:
             flag = word.split("=", 1)[0]
@@ -80,7 +118,8 @@ def number(
             raise argparse.ArgumentTypeError(f"{text!r} is not {what}") from error
         if not low <= value <= high or (open_low and value == low) or value in (math.inf, -math.inf):
             endless = high in (math.inf, LARGEST)
-            bounds = f"{'above' if open_low else 'at least'} {low:g}" if endless else f"from {low:g} to {high:g}"
+            least = f"{'above' if open_low else 'at least'} {low:g}"
+            bounds = least if endless else f"{least} and at most {high:g}" if open_low else f"from {low:g} to {high:g}"
             raise argparse.ArgumentTypeError(f"{text} is out of range; it must be {bounds}")
         return value
 

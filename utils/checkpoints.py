@@ -40,6 +40,7 @@ def save_checkpoint(path: Path, model: Any, dataset: Any, state: dict[str, Any] 
     Raises:
         OSError: the folder cannot be made or written.
     """
+    facts = {name: getattr(dataset, name) for name in FACTS} | dataset.plain_transforms()
     attributes, left = plain_attributes(model)
     if left:
         _warn_of(", ".join(left), model.NAME)
@@ -49,13 +50,13 @@ def save_checkpoint(path: Path, model: Any, dataset: Any, state: dict[str, Any] 
         "attributes": attributes,
         "modes": child_modes(model),
         "args": {name: value for name, value in vars(model.args).items() if name != "list"},
-        "facts": {name: getattr(dataset, name) for name in FACTS},
+        "facts": facts,
         "class_names": dataset.get_class_names(),
         "class_order": dataset.class_order,
         "task_sizes": dataset.task_sizes,
         "n_seen": dataset.training_range()[1],
         "size": tuple(dataset.SIZE),
-        "test_transform": dataset.TEST_TRANSFORM,
+        "test_transform": facts["TEST_TRANSFORM"],
         **(state or {}),
     }
     whole = io.BytesIO()  # so that a full disk shows as an OSError, not as torch's
@@ -75,13 +76,13 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     Raises:
         ValueError: no such file, truncated or corrupt, asks for code, or is no checkpoint of this schema; names it.
     """
-    content = _read_archive(path, "a run writes one with --savecheck last")
+    content = read_archive(path, "a run writes one with --savecheck last")
     if content.get("schema") != SCHEMA or "model" not in content:
         raise ValueError(f"{path} is no checkpoint of schema {SCHEMA}")
     return content
 
 
-def _read_archive(path: Path, way_out: str) -> dict[str, Any]:
+def read_archive(path: Path, way_out: str) -> dict[str, Any]:
     """Read a dict that torch saved; nothing in it can be executed.
 
     Raises:
@@ -145,7 +146,7 @@ def load_weights(path: Path) -> dict[str, Any]:
     Raises:
         ValueError: no such file, truncated or corrupt, asks for code, or holds no weights; names it.
     """
-    content = _read_archive(path, "give the path of a file of weights; nothing is fetched from the network")
+    content = read_archive(path, "give the path of a file of weights; nothing is fetched from the network")
     weights = next((content[key] for key in ("model", "state_dict") if isinstance(content.get(key), dict)), content)
     weights = {_without_module(str(name)): value for name, value in weights.items() if isinstance(value, torch.Tensor)}
     if not weights:

@@ -4,6 +4,7 @@ import difflib
 import importlib
 import inspect
 import pkgutil
+import re
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -22,6 +23,12 @@ def nearest(name: str, names: Iterable[str], most: int = 3) -> str:
     names = sorted(names)
     close = difflib.get_close_matches(name, names, n=most, cutoff=0.5)
     return f"did you mean {' or '.join(close)}?" if close else f"there are: {', '.join(names)}"
+
+
+def _defines_any(folder: Path) -> bool:
+    """Whether a file in a folder may define an entry: it sets a NAME, or registers a class. Nothing is imported."""
+    sources = (path.read_text(encoding="utf-8", errors="replace") for path in folder.glob("*.py") if path.is_file())
+    return any(re.search(r"\bNAME\b|\bregister_(model|dataset)\b", source) for source in sources)
 
 
 class Registry(Generic[T]):
@@ -65,13 +72,16 @@ class Registry(Generic[T]):
             The names of the project's files that it hides.
 
         Raises:
-            ValueError: no such folder.
+            ValueError: no such folder, or nothing in it that could be an entry.
         """
         path = Path(folder).expanduser().resolve()
         if not path.is_dir():
             raise ValueError(f"{folder}: no such folder of {self.kind}s")
         if str(path) in self.path:
             return []
+        if not _defines_any(path):
+            below = f"; {path / self.package} does" if _defines_any(path / self.package) else ""
+            raise ValueError(f"{folder}: no file in this folder defines a {self.kind} (a class with a NAME){below}")
         own = {module.name: module.ispkg for module in pkgutil.iter_modules(self.own)}
         for paths in (self.path, importlib.import_module(self.package).__path__):
             paths.insert(len(paths) - len(self.own), str(path))

@@ -23,6 +23,7 @@ from utils.conf import get_device
 from utils.evaluate import evaluate
 
 EVALUATION_BATCH = 200
+HELD_OUT = "held-out training images"
 
 
 class Split(NamedTuple):
@@ -100,8 +101,16 @@ class ContinualDataset:
         raise NotImplementedError(f"{type(self).__name__} defines no load(train)")
 
     def data_kind(self) -> str:
-        """Say whether the images are the published ones: `original`, `recompressed`, `sample` or `altered`."""
+        """Say whether the images are the published ones: `original`, `recompressed`, `sample` or `altered`; or the user's `own`."""
         return "original"
+
+    def left_out(self) -> int:
+        """Return how many files were left out because they cannot be read."""
+        return 0
+
+    def evaluated_on(self) -> str:
+        """Say which images the accuracies are of."""
+        return HELD_OUT if getattr(self.args, "validation", 0.0) > 0 else "test images"
 
     # -- tasks and classes ---------------------------------------------------------------------------------------------
 
@@ -163,6 +172,8 @@ class ContinualDataset:
 
     def _read(self, train: bool) -> None:
         images, labels = self.load(train)
+        if images.dtype is not torch.uint8:
+            raise ValueError(f"{self.NAME}: load() returned {images.dtype} images, expected torch.uint8, from 0 to 255")
         if len(images) != len(labels) or not len(images):
             raise ValueError(f"{self.NAME}: {len(images)} images and {len(labels)} labels in one split")
         if int(labels.min()) < 0 or int(labels.max()) >= self.N_CLASSES:
@@ -245,13 +256,12 @@ class ContinualDataset:
             return [sum(counts) * (self.N_TASKS if train and self.SETTING == "domain-il" else 1)]
         return [sum(counts[slice(*self.get_offsets(task))]) for task in range(self.N_TASKS)]
 
-    def has_batch_of_one(self) -> bool:
-        """Whether a training batch may come out as a single image that has a label."""
+    def has_batch_of_one(self, steps: float = torch.inf) -> bool:
+        """Whether a training batch may come out as a single image that has a label, if a pass ends after so many steps."""
         size = self.get_batch_size()
         if size == 1 or getattr(self.args, "label_perc", 1) != 1 or getattr(self.args, "label_perc_by_class", 1) != 1:
             return True
-        n_iters = getattr(self.args, "n_iters", None) or torch.inf
-        last = [count % size for count in self.images_per_task(True) if n_iters > count // size]
+        last = [count % size for count in self.images_per_task(True) if steps > count // size]
         return 1 in last and not getattr(self.args, "drop_last", 0)
 
     def check_tasks(self) -> None:
@@ -279,6 +289,10 @@ class ContinualDataset:
         """Return augmentation and normalisation for replayed images (float batch in [0, 1]); None if there is none."""
         transform = BatchTransform(self.TRANSFORM, "replay_augmentation")
         return None if transform.deterministic and transform.mean is None else transform
+
+    def plain_transforms(self) -> dict[str, list[Spec]]:
+        """Return the transforms by name and arguments, as a checkpoint keeps them."""
+        return {"TRANSFORM": self.TRANSFORM, "TEST_TRANSFORM": self.TEST_TRANSFORM}
 
     def get_normalization_transform(self) -> BatchTransform:
         """Return the normalisation alone, for a float batch in [0, 1]."""
@@ -335,8 +349,8 @@ def _permutation(text: str, size: int, flag: str) -> list[int]:
 
 
 def data_folder(args: Namespace, name: str) -> Path:
-    """Return the folder under the base path that holds a benchmark's files."""
-    return Path(getattr(args, "base_path", "./data/")) / name
+    """Return the folder under the base path that holds a benchmark's files, as an absolute path: messages name it."""
+    return Path(getattr(args, "base_path", "./data/")).absolute() / name
 
 
 __all__ = [

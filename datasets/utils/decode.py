@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from utils.files import write_stream_atomically
+from utils.files import write_atomically, write_stream_atomically
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 LARGEST_SIDE = 30_000  # pixels
@@ -124,11 +124,33 @@ def is_plain(name: str) -> bool:
     return name not in ("", ".", "..") and not {"/", "\\", "\0"} & set(name)
 
 
-def unreadable(bad: Sequence[tuple[Path, str]], shown: int = 3) -> str:
+def unreadable(bad: Sequence[tuple[Path | str, str]], shown: int = 3) -> str:
     """Return one line that counts the files that cannot be read and names the first ones with the reason."""
     names = "; ".join(f"{path} ({reason})" for path, reason in bad[:shown])
     more = f"; and {len(bad) - shown} more" if len(bad) > shown else ""
     return f"{len(bad)} file(s) cannot be read: {names}{more}"
+
+
+def list_left_out(path: Path, bad: Sequence[tuple[str, str]]) -> str:
+    """Write a file that names every image that was left out, a line each; without any, remove it.
+
+    Args:
+        path: of that file.
+        bad: the images' paths, each with the reason.
+
+    Returns:
+        One line that counts them, names the first ones and says where all are; empty without any.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    if not bad:
+        path.unlink(missing_ok=True)
+        return ""
+    lines = "".join(f"{name} ({reason})\n" for name, reason in bad)
+    write_atomically(path, lines.encode(errors="surrogateescape"))  # names as the file system has them
+    said = f"left out: {unreadable(bad)}; all are named in {path.absolute()}"
+    return said.encode(errors="backslashreplace").decode()
 
 
 def _decoded(paths: Sequence[Path], size: tuple[int, int] | None, channels: int) -> Iterable[np.ndarray | str]:

@@ -16,7 +16,7 @@ from datasets.utils.items import ItemTransform, MammothDatasetWrapper, chosen, d
 from datasets.utils.label_changes import with_noise
 from utils import randomness
 from utils.args import yes_or_no
-from utils.augmentations import BatchTransform
+from utils.augmentations import BatchTransform, Spec
 from utils.conf import get_device
 
 TRANSFORMS = ("TRANSFORM", "TEST_TRANSFORM")
@@ -187,6 +187,13 @@ class DroppedIn(ContinualDataset):
         transform: Any = super().get_transform() if defines(self, "get_transform") else None
         return None if transform is None else ItemTransform(transform)
 
+    def plain_transforms(self) -> dict[str, list[Spec]]:
+        """Return the names of the steps that both sets go through; sizes and constants of those that prediction needs."""
+        return {
+            name: specs_of(getattr(self.split(train), "transform", None))
+            for name, train in (("TRANSFORM", True), ("TEST_TRANSFORM", False))
+        }
+
     def get_normalization_transform(self) -> Any:
         """Return the normalisation alone: the file's, else by its MEAN and STD, else none."""
         made = super().get_normalization_transform() if defines(self, "get_normalization_transform") else None
@@ -222,6 +229,21 @@ def held_out(
     held, kept = order[: round(share * len(train))], order[round(share * len(train)) :].sort().values
     test.data, test.targets, test.indexes = chosen(train.data, held), train.targets[held], held
     return train.subset(kept), test
+
+
+def specs_of(transform: Any) -> list[Spec]:
+    """Return torchvision's transforms as names, or `{name: arguments}` where prediction needs these."""
+    specs: list[Spec] = []
+    for step in getattr(transform, "transforms", [] if transform is None else [transform]):
+        needed = [name for name in ("size", "mean", "std") if hasattr(step, name)]
+        arguments = {name: plain(getattr(step, name)) for name in needed}
+        specs += specs_of(step) if hasattr(step, "transforms") else [{type(step).__name__: arguments}]
+    return specs
+
+
+def plain(value: Any) -> Any:
+    """Return a number, or a list of numbers."""
+    return [float(part) if isinstance(part, float) else int(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def as_bytes(values: Any) -> bytes:

@@ -63,6 +63,8 @@ def _documents(check: bool) -> int:
     stale = documents.refresh(check)
     for path in stale:
         print(f"{'stale' if check else 'updated'}: {path}")
+    if not stale:
+        print("all tables in the documents are current")
     return 1 if stale and check else 0
 
 
@@ -106,6 +108,8 @@ def _figures(asked: Namespace) -> int:
         if not (path.is_file() and is_current(drawing, path)):
             stale += 1
             print(f"stale: {path}" if asked.check else f"figure: {write(drawing, path)}")
+    if not stale:
+        print(f"all figures in {folder} are current")
     return 1 if stale and asked.check else 0
 
 

@@ -18,7 +18,7 @@ from datasets import (
     read_config,
     register_dataset,
 )
-from datasets.utils.continual_dataset import Split, task_sizes
+from datasets.utils.continual_dataset import Split, data_folder, task_sizes
 from utils import randomness
 
 
@@ -180,8 +180,8 @@ def test_an_order_of_tasks_is_an_order_of_domains():
     ("flags", "expected"),
     [
         ({"batch_size": 5}, True),  # tasks of 6, 24 and 12 images
-        ({"batch_size": 5, "n_iters": 1}, False),
-        ({"batch_size": 5, "n_iters": 2}, True),
+        ({"batch_size": 5, "steps": 1}, False),
+        ({"batch_size": 5, "steps": 2}, True),
         ({"batch_size": 5, "drop_last": 1}, False),
         ({"batch_size": 5, "joint": 1}, False),
         ({"batch_size": 1, "drop_last": 1}, True),
@@ -192,7 +192,9 @@ def test_an_order_of_tasks_is_an_order_of_domains():
 )
 def test_whether_a_batch_may_be_one_image(flags, expected):
     """By the sizes of the tasks, the batch, the steps taken and the labels given."""
-    assert squares(**flags).has_batch_of_one() is expected
+    flags = dict(flags)
+    steps = {"steps": flags.pop("steps")} if "steps" in flags else {}
+    assert squares(**flags).has_batch_of_one(**steps) is expected
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -358,6 +360,17 @@ def test_labels_out_of_range_are_refused(labels, span):
             return Split(torch.zeros(2, 3, 3, 1, dtype=torch.uint8), torch.tensor(labels))
 
     with pytest.raises(ValueError, match=f"squares: labels from {span}, expected 0 to 6"):
+        Odd(arguments()).split(train=True)
+
+
+def test_images_that_are_not_8_bit_are_refused():
+    """Floats in [0, 1] would all become 0 and 1 of 255: the message names what came and what is expected."""
+
+    class Odd(Squares):
+        def load(self, train):
+            return Split(torch.rand(7, 3, 3, 1), torch.arange(7))
+
+    with pytest.raises(ValueError, match=r"squares: load\(\) returned torch.float32 images, expected torch.uint8"):
         Odd(arguments()).split(train=True)
 
 
@@ -670,3 +683,9 @@ def test_a_benchmark_can_be_registered_without_a_file(monkeypatch):
     monkeypatch.setattr(datasets._registry, "_entries", dict(get_dataset_names()))
     register_dataset("my_squares")(Squares)
     assert isinstance(get_dataset(arguments(dataset="my-squares")), Squares)
+
+
+def test_the_data_folder_is_absolute(tmp_path, monkeypatch):
+    """Messages name it, and a path below another working directory would mislead."""
+    monkeypatch.chdir(tmp_path)
+    assert data_folder(Namespace(base_path="./data/"), "CIFAR10") == tmp_path / "data" / "CIFAR10"

@@ -1,6 +1,8 @@
 """A data set file written for Mammoth: torch data sets of items, handed over by `store_masked_loaders`; made in code."""
 
 import copy
+import os
+import signal
 from argparse import Namespace
 
 import numpy as np
@@ -18,7 +20,10 @@ from datasets.utils.continual_dataset import (
     store_masked_loaders,
 )
 from datasets.utils.items import ItemTransform
+from mammoth.interruption import Interrupted
+from models import ContinualModel
 from utils import randomness
+from utils.checkpoints import load_checkpoint
 
 NAMES = ["ant", "bee", "cat", "dog"]
 
@@ -216,6 +221,37 @@ def test_wrong_labels_are_given_once():
     dataset.get_data_loaders()
     assert torch.equal(dataset.split(True).targets, first)
     assert not torch.equal(first, torch.arange(40) % 4)
+
+
+@pytest.mark.parametrize("name", ["made-items", "made-item-domains"])
+def test_a_run_that_was_stopped_goes_on(name, go, tmp_path, monkeypatch):
+    """Within the second task, bit for bit: images, crops and the domain's shade are drawn as they would have been."""
+    words = f"--model er --dataset {name} --buffer_size 8 --lr 0.1 --n_iters 4 --checkpoint_path {tmp_path}/kept".split()
+    words += ["--savecheck", "last"]
+    whole, steps, observe = go(*words), [], ContinualModel.meta_observe
+    last = tmp_path / "kept" / whole["run_id"] / "last.pt"
+    weights = load_checkpoint(last)["model"]
+    last.unlink()
+
+    def observing(self, *batch, **fields):
+        steps.append(1)
+        if len(steps) == 6:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return observe(self, *batch, **fields)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ContinualModel, "meta_observe", observing)
+        with pytest.raises(Interrupted):
+            go(*words)
+    again = go(*words, "--resume", "auto")
+    assert again["provenance"]["resumed_at"] == [6]
+    assert [again[key] for key in ("class_il", "confusion", "data")] == [whole[key] for key in ("class_il", "confusion", "data")]
+    assert all(torch.equal(value, weights[name]) for name, value in load_checkpoint(last)["model"].items())
+
+
+def test_a_checkpoint_knows_how_images_are_prepared():
+    """By name and constants, as prediction reads them."""
+    assert made().plain_transforms()["TEST_TRANSFORM"] == [{"ToTensor": {}}, {"Normalize": {"mean": [0.5] * 3, "std": [0.25] * 3}}]
 
 
 def test_the_wrapper_reads_and_writes_the_data_set():

@@ -84,7 +84,9 @@ def test_pvbf_learns_colours_from_a_folder(tmp_path, words, capsys):
         "train": 30,
         "test": 10,
         "fingerprint": "",
-        "kind": "original",
+        "kind": "own",
+        "left_out": 0,
+        "evaluated_on": "test images",
     }
     assert record["args"]["buffer_size"] == 500
     assert np.mean(record["class_il"][-1]) > 50
@@ -252,14 +254,38 @@ BAD_FILES = {
 
 @pytest.mark.parametrize("name", BAD_FILES)
 def test_a_file_that_is_no_image(name, tmp_path, refused, words):
-    """Named with the reason, and left out on demand: the record's data are then a sample."""
+    """Named with the reason, and left out on demand, which is counted."""
     root = write_tree(tmp_path / "photos", ["red", "blue"])
     BAD_FILES[name](root / "train" / "red" / name)
     error = refused(root)
     assert f"1 file(s) cannot be read: {root / 'train' / 'red' / name}" in error
     assert "--skip_bad_images 1" in error
     dataset = dataset_of(words(root, "--skip_bad_images", "1"))
-    assert (len(dataset.split(train=True)), dataset.data_kind()) == (12, "sample")
+    assert (len(dataset.split(train=True)), dataset.data_kind(), dataset.left_out()) == (12, "own", 1)
+
+
+def test_all_that_was_left_out_is_named(tmp_path, words, capsys):
+    """Five bad files: three on the screen, all with their reasons in a file whose path is printed; the record counts them."""
+    root = write_tree(tmp_path / "photos", ["red", "blue"])
+    bad = [
+        root / "train" / "red" / name for name in (*(f"bad{number}.png" for number in range(4)), os.fsdecode(b"not utf-8 \xff.png"))
+    ]
+    for path in bad:
+        path.write_bytes(b"")
+    backbone = ("--backbone", "mnistmlp", "--image_size", "8", "--skip_bad_images", "1")
+    for _ in range(2):  # from the files, then from the cache
+        assert cli.main(words(root, *backbone)) == 0
+        (line,) = [line for line in capsys.readouterr().out.splitlines() if "left out" in line]
+        listed = Path(line.rsplit("all are named in ", 1)[1])
+        assert "5 file(s)" in line
+        assert "and 2 more" in line
+        assert listed.read_text(errors="surrogateescape").splitlines() == [f"{path} (an empty file)" for path in bad]
+    (record,) = (tmp_path / "base").glob("results/records/*/record.json")
+    assert settings.records.read_record(record)["data"]["left_out"] == 5
+    for path in bad:
+        path.unlink()
+    assert dataset_of(words(root, *backbone)).left_out() == 0
+    assert not listed.exists()
 
 
 def test_a_class_of_bad_images_only(tmp_path, refused):

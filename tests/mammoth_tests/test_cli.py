@@ -11,12 +11,13 @@ from urllib.error import URLError
 
 import numpy as np
 import pytest
+import torch
 import yaml
 
 import models
 from backbone import get_backbone_names
 from datasets import get_config_names, get_dataset_names
-from mammoth import cli
+from mammoth import cli, results
 from models.sgd import Sgd
 from utils.yaml_files import ROOT
 
@@ -72,6 +73,8 @@ def records_in(folder: Path) -> list[dict]:
         (("--model", "er", "--backbone", "mnistmpl"), ["mnistmpl", "mnistmlp"]),
         (("--model", "er", "--bufer_size", "10"), ["--bufer_size", "--buffer_size"]),
         (("--model", "er", "--lrr=1"), ["--lrr", "--lr"]),
+        (("--model", "er", "--learning_rate", "1"), ["--learning_rate", "did you mean --lr?"]),
+        (("--method", "er"), ["--model is missing (--method is no flag)", "pvbf"]),
         (("--model", "er", "stray"), ["stray"]),
         (("--model", "er", "--buffer_size", "0"), ["buffer_size", "0", "1"]),
         (("--model", "er", "--buffer_size", "1.5"), ["buffer_size", "1.5"]),
@@ -269,6 +272,26 @@ def test_list_has_a_line_each(command):
         assert all(config in line for config in get_config_names(name))
 
 
+@pytest.mark.parametrize(
+    ("returned", "found"),
+    [
+        (None, "NoneType"),
+        ("0.5", "str"),
+        ({}, "a dict with nothing in it"),
+        ({"ce": 0.5, "kd": 1.0}, "a dict with 'ce', 'kd'"),
+        ({"loss": None}, "NoneType"),
+        (torch.ones(10), "a tensor of shape (10,)"),
+    ],
+)
+def test_a_method_that_returns_no_loss(returned, found, command, tmp_path, monkeypatch):
+    """One line that names `observe`, what it gave and what it must give; the record says failed."""
+    monkeypatch.setattr(Sgd, "observe", lambda self, *batch, **fields: returned)
+    status, _, err = command("--model", "sgd", "--debug_mode", "1", "--non_verbose", "1")
+    assert status == 1
+    assert err == f"error: observe() of sgd returned {found}; it must return the loss (one number), or a dict with key 'loss'\n"
+    assert [record["status"] for record in records_in(tmp_path)] == ["failed"]
+
+
 # -- a run ---------------------------------------------------------------------------------------------------------------
 
 
@@ -293,6 +316,30 @@ def test_what_a_run_says(command, tmp_path):
     assert lines[-1].split("[Class-IL]: ")[1].startswith(f"{sum(record['class_il'][4]) / 5:.2f} %")
     assert re.search(r"time: [\d.]+ s", out)
     assert "n=1" in out
+
+
+def test_a_run_that_is_done_already_is_said_to_be_replaced(command, tmp_path):
+    """The same command a second time: a line at the start names the record that stands until this run is done."""
+    words = ("--model", "sgd", "--debug_mode", "1", "--stop_after", "1", "--seed", "0")
+    assert "finished record" not in command(*words)[1]
+    out = command(*words)[1]
+    (path,) = tmp_path.glob("results/records/*/record.json")
+    assert f"a finished record of this run is there: {path}; it is replaced when this one is done" in out
+    assert "finished record" not in command(*words, "--lr", "0.5")[1]
+
+
+def test_accuracies_on_held_out_images_are_called_so(command, tmp_path):
+    """--validation: the summary, the record and its row in a table say that they are not of the test images."""
+    words = ("--model", "sgd", "--debug_mode", "1", "--stop_after", "1")
+    assert "held-out" not in command(*words)[1]
+    out = command(*words, "--validation", "0.2")[1]
+    assert "Class-IL accuracy (%) on held-out training images" in out
+    assert "Class-IL on held-out training images: ACC" in out
+    assert "Task-IL on held-out training images: ACC" in out
+    found = {record["args"]["validation"]: record for record in records_in(tmp_path)}
+    assert [found[share]["data"]["evaluated_on"] for share in (0.0, 0.2)] == ["test images", "held-out training images"]
+    kinds = [results.row_of(found[share], "SGD", "")["data"] for share in (0.0, 0.2)]
+    assert kinds == ["original", "original (held-out training images)"]
 
 
 @pytest.mark.parametrize("words", [("--model", "sgd", "--stop_after", "1"), ("--model", "joint")])
@@ -390,8 +437,8 @@ def test_a_fault_of_a_method_marks_the_record_failed(command, tmp_path, monkeypa
 # -- real processes --------------------------------------------------------------------------------------------------------
 
 
-def python(*words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+def python(*words: str, cwd: Path = ROOT, **more: str) -> subprocess.CompletedProcess:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **more}
     return subprocess.run([sys.executable, *words], cwd=cwd, env=environment, capture_output=True, text=True, timeout=120)
 
 
@@ -405,9 +452,19 @@ def test_main_as_a_process_refuses(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_the_packages_it_says_how_to_get_them():
+def test_ctrl_c_while_torch_is_imported(tmp_path):
+    """The first seconds of a run: one line, status 130."""
+    (tmp_path / "torch.py").write_text("raise KeyboardInterrupt\n")
+    done = python("main.py", "--model", "pvbf", PYTHONPATH=str(tmp_path))
+    assert (done.returncode, done.stderr) == (130, "error: interrupted\n")
+
+
+@pytest.mark.parametrize(
+    "words", ["main.py --model pvbf", *(f"-m mammoth.{name}" for name in ("sweep", "report", "predict", "confirm"))]
+)
+def test_without_the_packages_it_says_how_to_get_them(words):
     """Python without its site-packages, as outside the environment: one line, status 2."""
-    done = python("-S", "main.py", "--model", "pvbf")
+    done = python("-S", *words.split())
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "not installed" in done.stderr

@@ -129,6 +129,7 @@ def workplace(tmp_path, monkeypatch):
     """A folder to run in: in it a folder, a file that is none of ours, two of weights; 4 GB of memory beyond what is taken."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "unnamed.py").write_text("NAME = None")  # as much as a folder of methods or benchmarks must hold
     (tmp_path / "file").write_text("neither a checkpoint nor a folder")
     weights = get_backbone(settings.resolve(["--model", "sgd", "--seed", "0"]).args).state_dict()
     torch.save(weights, "weights.pt")

@@ -401,5 +401,7 @@ def test_the_page_and_the_figures_of_what_is_published(tmp_path, capsys, monkeyp
     assert "<table" in (tmp_path / "page.html").read_text(encoding="utf-8")
     first = main(["figures", "--check"])
     assert main(["figures"]) == 0
+    said = capsys.readouterr().out
+    assert first == (1 if "stale" in said else 0)
     assert main(["figures", "--check"]) == 0
-    assert first == (1 if "stale" in capsys.readouterr().out else 0)
+    assert capsys.readouterr().out == f"all figures in {tmp_path / 'figures'} are current\n"

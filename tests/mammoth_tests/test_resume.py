@@ -16,6 +16,7 @@ from mammoth.interruption import Interrupted, StopRequest
 from mammoth.records import read_record
 from models import ContinualModel
 from utils.checkpoints import _warn_of, load_checkpoint, restore_model
+from utils.registry import Registry
 from utils.yaml_files import ROOT
 
 METHODS = sorted(models.get_model_names())
@@ -135,8 +136,9 @@ class Keeping(ContinualModel):
 
 
 @pytest.fixture
-def keeping(tmp_path):
-    """Return flags that add a folder with the method `keeping`, which stays known to this process."""
+def keeping(tmp_path, monkeypatch):
+    """Return flags of the method `keeping`, in a folder that is added to a registry of this test's own."""
+    monkeypatch.setattr(models, "_registry", Registry("method", models.__name__, models.__path__, ContinualModel))
     (tmp_path / "methods").mkdir()
     (tmp_path / "methods" / "keeping.py").write_text(KEEPING, encoding="utf-8")
     models.add_models_path(str(tmp_path / "methods"))

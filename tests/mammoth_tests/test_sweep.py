@@ -138,9 +138,12 @@ def test_rows_are_what_the_records_hold(experiment, here, tmp_path):
         assert row["newest_share"] == pytest.approx([100 * new / all_ for new, all_ in zip(newest, totals, strict=True)], abs=1e-3)
 
 
-def test_two_cells_of_one_command_run_once(experiment, here, tmp_path):
-    """The same run under two labels is done once and stands in both rows."""
+def test_two_cells_of_one_command_run_once(experiment, here, tmp_path, capsys):
+    """The same run under two labels is done once, counts as one, and stands in both rows."""
     assert main(["run", experiment(SGD, {**SGD, "label": "again"}), "--seeds", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "1 runs for 2 cells, 0 skipped, 1 to do" in out
+    assert "[1/1]" in out
     assert len(here) == 1
     assert [row["row"] for row in results.read_rows(tmp_path / "results" / "table.csv")] == ["SGD", "again"]
 

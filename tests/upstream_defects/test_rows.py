@@ -85,7 +85,7 @@ def test_d26_tasks_of_different_sizes(method, go, facts):
 
 def test_d20_a_data_set_that_does_not_load_is_listed_with_its_reason(tmp_path):
     """--list with a folder whose one file asks for an absent package: status 0, the reason, and all other lines."""
-    (tmp_path / "broken.py").write_text("import absent_package\n")
+    (tmp_path / "broken.py").write_text('import absent_package\n\n\nclass Broken:\n    NAME = "broken"\n')
     words = [sys.executable, str(ROOT / "main.py"), "--list", "--datasets_path", str(tmp_path)]
     ended = subprocess.run(words, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr

@@ -9,12 +9,15 @@ from hypothesis import strategies as st
 
 from utils import binary_to_boolean_type, none_or_float
 from utils.args import (
+    SLIPS,
     Parser,
     actions_by_name,
+    add_choice_args,
     add_experiment_args,
     add_management_args,
     add_rehearsal_args,
     convert,
+    meant,
     number,
     one_of,
     yes_or_no,
@@ -59,6 +62,8 @@ def test_an_open_lower_bound_is_excluded():
     """A learning rate of 0 is none."""
     with pytest.raises(Error, match="above 0"):
         number(float, 0, open_low=True)("0")
+    with pytest.raises(Error, match=r"0 is out of range; it must be above 0 and at most 0.95"):
+        number(float, 0, 0.95, open_low=True)("0")
     assert number(float, 0, open_low=True)("1e-9") == 1e-9
 
 
@@ -133,13 +138,41 @@ def test_flags_are_read(parser):
         (["--buffr_size=5"], r"unknown flag --buffr_size; did you mean .*--buffer_size"),
         (["--zzzzzzzzzzzzzz", "5"], "unknown flag --zzzzzzzzzzzzzz; see --help"),
         (["stray"], "unknown flag stray; flags start with --"),
-        (["--buffer", "5"], "unknown flag --buffer"),
+        (["--buffer", "5"], r"unknown flag --buffer; did you mean --buffer_size\?"),
+        (["--learning_rate", "0.1"], r"unknown flag --learning_rate; did you mean --lr\?"),
+        (["--learning-rate=0.1"], r"unknown flag --learning-rate; did you mean --lr\?"),
+        (["--epochs", "5"], r"unknown flag --epochs; did you mean --n_epochs\?"),
+        (["--memory_size", "5"], r"unknown flag --memory_size; did you mean --buffer_size\?"),
+        (["--mem_size", "5"], r"unknown flag --mem_size; did you mean --buffer_size\?"),
+        (["--bs", "5"], r"unknown flag --bs; did you mean --batch_size\?"),
+        (["--gpu", "0"], r"unknown flag --gpu; did you mean --device\?"),
+        (["--cuda"], r"unknown flag --cuda; did you mean --device\?"),
+        (["--data_root", "here"], r"unknown flag --data_root; did you mean --base_path\?"),
+        (["--dataset_path", "here"], r"unknown flag --dataset_path; did you mean --base_path\?"),
     ],
 )
 def test_an_unknown_flag_names_the_nearest(parser, argv, message):
     """A beginning of a flag is not taken for it."""
     with pytest.raises(ValueError, match=message):
         parser.parse_strictly(argv)
+
+
+def test_a_slip_leads_to_a_flag_that_the_run_has(parser):
+    """Photos lie under --data_path where a benchmark has that flag; a method without a memory is not led to one."""
+    parser.add_argument("--data_path", required=True)
+    with pytest.raises(ValueError, match=r"unknown flag --data_dir; did you mean --data_path\?"):
+        parser.parse_strictly(["--data_dir", "photos"])
+    without = Parser()
+    add_experiment_args(without)
+    assert meant("--memory_size", without._option_string_actions) is None
+
+
+def test_no_flag_is_taken_for_a_slip(parser):
+    """What the table leads to is there, and what it calls a slip is no flag."""
+    add_choice_args(parser)
+    assert {f"--{name}" for name in SLIPS} - {"--data_path"} <= set(parser._option_string_actions)
+    slips = {name for names in SLIPS.values() for name in names.split()} - {"data_path"}
+    assert not {f"--{name}" for name in slips} & set(parser._option_string_actions)
 
 
 @pytest.mark.parametrize(

@@ -264,3 +264,17 @@ def test_an_absent_folder_is_an_error(package, tmp_path):
     """One line that names it."""
     with pytest.raises(ValueError, match="no such folder of methods"):
         package({}).add_folder(str(tmp_path / "absent"))
+
+
+def test_a_folder_that_holds_none_is_an_error(package, tmp_path):
+    """The project above its folder of methods: nothing is imported, and the folder that was meant is named."""
+    registry = package({})
+    files = {"main.py": "raise SystemExit('imported')", f"{registry.package}/x.py": good("x")}
+    folder = folder_of(tmp_path / "project", files)
+    says = rf"project: no file in this folder defines a method \(a class with a NAME\); .*/{registry.package} does"
+    with pytest.raises(ValueError, match=says):
+        registry.add_folder(folder)
+    registry.add_folder(f"{folder}/{registry.package}")
+    assert registry.get("x").NAME == "x"
+    with pytest.raises(ValueError, match=r"a class with a NAME\)$"):
+        registry.add_folder(folder_of(tmp_path / "empty", {}))
