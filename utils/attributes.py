@@ -33,7 +33,8 @@ def packed(value: Any) -> list[Any]:
     if value is None or type(value) in (bool, int, float, str):
         return ["value", value]
     if type(value) in (list, tuple, set):
-        return [type(value).__name__, [packed(entry) for entry in value]]
+        entries = sorted(value, key=repr) if type(value) is set else value  # whose order differs from process to process
+        return [type(value).__name__, [packed(entry) for entry in entries]]
     if type(value) is dict:
         return ["dict", [[packed(name), packed(entry)] for name, entry in value.items()]]
     raise NotPlainError(type(value).__name__)
