@@ -59,15 +59,13 @@ def markdown(found: dict[str, Any] | None = None) -> str:
         found = json.loads(FOUND.read_text(encoding="utf-8"))
     tests: dict[str, list[str]] = found["tests"]
     applicable = {name: ended for name, ended in tests.items() if reason_absent(name) is None}
-    passed = sum(how == "passed" for how, _ in applicable.values())
-    lines = [
-        f"{passed} of {len(applicable)} applicable tests passed, of {len(tests)} in all ({found['date']}; upstream "
-        f"{found['upstream'][:7]}, here {found['commit']}; at most {found['limit_s']:,} s a test).",
-        "",
-        "| applicable, not passed | why |",
-        "|---|---|",
-    ]
-    lines += [f"| `{name}` | {_why(name, said or how)} |" for name, (how, said) in applicable.items() if how != "passed"]
+    counted = Counter(how for how, _ in applicable.values())
+    waiting = f" ({counted['not run']} not run yet)" if counted["not run"] else ""
+    when = f"{found['date']}; upstream {found['upstream'][:7]}, here {found['commit']}; at most {found['limit_s']:,} s a test"
+    head = f"{counted['passed']} of {len(applicable)} applicable tests passed{waiting}, of {len(tests)} in all ({when})."
+    lines = [head, "", "| applicable, not passed | why |", "|---|---|"]
+    failed = [(name, _why(name, said or how)) for name, (how, said) in applicable.items() if how in ("failed", "skipped")]
+    lines += [f"| `{name}` | {why} |" for name, why in failed]
     counts = Counter(reason_absent(name) for name in tests)
     lines += ["", "| not applicable | tests |", "|---|---|"]
     lines += [f"| {reason} | {counts[reason]} |" for reason in ABSENT if counts[reason]]

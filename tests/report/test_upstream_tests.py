@@ -35,12 +35,16 @@ def test_the_table_counts_what_applies():
         "test_er_example.py::test_er[mnist-360]": ["not run", ""],
         "test_module_register.py::test_args_with_choices": ["failed", "AssertionError"],
         "test_fdr.py::test_fdr": ["failed", "took longer than 9 s"],
+        "test_gdumb.py::test_gdumb": ["not run", ""],
     }
     found = {"date": "2026-01-02", "upstream": "abcdef123", "commit": "0123", "limit_s": 9, "tests": tests}
     lines = upstream_tests.markdown(found).splitlines()
-    assert lines[0].startswith("1 of 3 applicable tests passed, of 4 in all (2026-01-02; upstream abcdef1, here 0123;")
+    assert lines[0].startswith(
+        "1 of 4 applicable tests passed (1 not run yet), of 5 in all (2026-01-02; upstream abcdef1, here 0123;"
+    )
     assert "| `test_module_register.py::test_args_with_choices` | asks for a network `efficientnet` |" in lines
     assert "| `test_fdr.py::test_fdr` | took longer than 9 s |" in lines
+    assert not any("test_gdumb" in line for line in lines)
     assert "| a general-continual data set that is not here | 1 |" in lines
 
 
