@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from datasets.utils.continual_dataset import ContinualDataset
+from datasets.utils.dropped_in import DroppedIn, adapted, composed, full_size
 from utils.augmentations import BatchTransform
 from utils.registry import Registry, canonical, nearest
 from utils.yaml_files import ROOT, config_names, read_yaml
@@ -32,7 +33,8 @@ def get_dataset_class(name: str | Namespace) -> type[ContinualDataset]:
     Raises:
         ValueError: no such benchmark, or its file does not load; says which there are, or why.
     """
-    return _registry.get(name.dataset if isinstance(name, Namespace) else name)
+    cls: Any = _registry.get(name.dataset if isinstance(name, Namespace) else name)
+    return adapted(cls)
 
 
 def add_datasets_path(folder: str) -> list[str]:
@@ -84,25 +86,31 @@ def config_path(dataset: str, config: str | None) -> Path | None:
 
 
 def read_config(dataset: str, config: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return a config's facts and its flags.
+    """Return a config's facts and its flags, on top of the defaults that a file written for Mammoth gives in its code.
 
     Raises:
         ValueError: no such config, or a fact that no benchmark has; names file and key.
     """
     path = config_path(dataset, config)
+    cls = get_dataset_class(dataset)
+    dropped_in = issubclass(cls, DroppedIn)
+    defaults = cls.default_flags() if issubclass(cls, DroppedIn) else {}
     if path is None:
-        return {}, {}
+        return {}, defaults
     content = read_yaml(path)
     facts = {key: value for key, value in content.items() if key.isupper()}
-    unknown = [key for key in facts if key not in FACTS]
+    known = (*FACTS, *DroppedIn.MORE_FACTS) if dropped_in else FACTS
+    unknown = [key for key in facts if key not in known]
     if unknown:
-        raise ValueError(f"{path}: unknown key {unknown[0]!r}; a benchmark's facts are {', '.join(FACTS)}")
+        raise ValueError(f"{path}: unknown key {unknown[0]!r}; a benchmark's facts are {', '.join(known)}")
+    if dropped_in and isinstance(facts.get("SIZE"), list):
+        facts["SIZE"] = list(full_size(cls, facts["SIZE"]))
     for key, value in facts.items():
         _check_fact(path, key, value)
-    size = facts.get("SIZE", get_dataset_class(dataset).SIZE)
+    size = facts.get("SIZE", cls.SIZE)
     for key in facts.keys() & {"TRANSFORM", "TEST_TRANSFORM"}:
-        _check_transform(path, key, facts[key], size)
-    return facts, {key: value for key, value in content.items() if key not in facts}
+        _check_transform(path, key, facts[key], None if dropped_in else size)
+    return facts, defaults | {key: value for key, value in content.items() if key not in facts}
 
 
 def _check_fact(path: Path, key: str, value: Any) -> None:
@@ -117,11 +125,18 @@ def _check_fact(path: Path, key: str, value: Any) -> None:
         raise ValueError(f"{path}: {key}: {value!r} is not [height, width, channels]")
 
 
-def _check_transform(path: Path, key: str, value: Any, size: Sequence[int]) -> None:
-    """Try a transform on two black images of the benchmark's size. Raises ValueError, naming file and key, if that fails."""
+def _check_transform(path: Path, key: str, value: Any, size: Sequence[int] | None) -> None:
+    """Try a transform on two black images of the benchmark's size; without a size, only see whether torchvision has it.
+
+    Raises:
+        ValueError: that fails; names file and key.
+    """
     if not isinstance(value, list) or not all(isinstance(spec, str | dict) for spec in value):
         raise ValueError(f"{path}: {key}: expected a list of names or {{name: {{argument: value}}}}, found {value!r}")
     try:
+        if size is None:
+            composed(value)
+            return
         images = torch.zeros(2, size[2], size[0], size[1], dtype=torch.uint8)
         found = BatchTransform(value, "trial")(images).shape  # a stream of its own: a trial shifts no draw of a run
     except (TypeError, ValueError, RuntimeError) as error:

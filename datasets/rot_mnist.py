@@ -6,8 +6,7 @@ from torch.nn import functional as F
 
 from datasets.seq_mnist import MNIST
 from datasets.utils.image_set import ImageSet
-from datasets.utils.mnist import IdxImages
-from utils import randomness
+from datasets.utils.mnist import Domains
 
 
 def rotated(images: Tensor, degrees: float) -> Tensor:
@@ -25,17 +24,17 @@ def rotated(images: Tensor, degrees: float) -> Tensor:
     return torch.cat(parts).permute(0, 2, 3, 1).contiguous()
 
 
-class RotatedMNIST(IdxImages):
+class RotatedMNIST(Domains):
     """MNIST turned by another angle in each of 20 tasks (domain-il)."""
 
     NAME = "rot-mnist"
-    SETTING = "domain-il"
-    N_CLASSES_PER_TASK = 10
-    N_TASKS = 20
-    CLASS_NAMES = [str(digit) for digit in range(10)]
     SOURCE = MNIST
 
+    def draw(self, generator: torch.Generator | None) -> Tensor:
+        """Draw an angle of [0, 180) degrees."""
+        return 180 * torch.rand((), generator=generator, dtype=torch.float64)
+
     def task_images(self, images: ImageSet, task: int) -> ImageSet:
-        """Turn the images by an angle of [0, 180) degrees that depends on the run's seed and the task's number alone."""
-        degrees = 180 * float(torch.rand((), generator=randomness.fresh(f"rotation/{task}"), dtype=torch.float64))
+        """Turn the images by the task's angle."""
+        degrees = float(self.drawn_for(task, "rotation"))
         return ImageSet(rotated(images.data, degrees), images.targets, images.transform)

@@ -1,6 +1,19 @@
 """Split CIFAR-10: 50,000 + 10,000 colour images of 32 x 32 (Krizhevsky 2009), 5 tasks of 2 classes."""
 
+from argparse import SUPPRESS, ArgumentParser, Namespace
+
 from datasets.utils.cifar import Archive, SplitCifar
+from utils.args import one_of
+from utils.augmentations import Spec
+from utils.loggers import LOG
+
+JITTER: Spec = {"ColorJitter": {"brightness": 0.2, "contrast": 0.2, "saturation": 0.2, "hue": 0.1}}
+
+
+def strengthened(transform: list[Spec]) -> list[Spec]:
+    """Return a transform with a change of colours before ToTensor, after crop and flip."""
+    place = transform.index("ToTensor")
+    return [*transform[:place], JITTER, *transform[place:]]
 
 
 class SequentialCIFAR10(SplitCifar):
@@ -30,3 +43,15 @@ class SequentialCIFAR10(SplitCifar):
     RECOMPRESSED = (
         "f45f8c5849d6d523", "c6c009db592f67e5", "411b41103b25a492", "0e75e518940464ff", "a45c840e16b55147", "7581b618ce35cb59",
     )  # fmt: skip
+
+    @staticmethod
+    def get_parser(parser: ArgumentParser) -> ArgumentParser:
+        kinds = one_of("weak", "strong")  # absent where it is not given, so that runs keep their names
+        parser.add_argument("--transform_type", type=kinds, default=SUPPRESS, metavar="NAME", help="strong: change colours too")
+        return parser
+
+    def __init__(self, args: Namespace) -> None:
+        if getattr(args, "transform_type", "weak") == "strong":
+            LOG.info("Using strong augmentation for CIFAR10")
+            self.TRANSFORM = strengthened(self.TRANSFORM)
+        super().__init__(args)

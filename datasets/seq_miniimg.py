@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from datasets.utils.continual_dataset import ContinualDataset, Split, data_folder
-from datasets.utils.decode import SUFFIXES, cached, decode_images, fingerprint_of, unreadable
+from datasets.utils.decode import SUFFIXES, cached, decode_images, fingerprint_of, is_plain, unreadable
 from utils.args import yes_or_no
 from utils.files import read_array_pickle
 from utils.loggers import LOG
@@ -125,7 +125,7 @@ def _listed(root: Path) -> Files:
         for number, line in enumerate((root / name).read_text(encoding="utf-8").split()[1:], 2):
             words = line.split(",")
             path = root / "images" / words[0]
-            if len(words) != 2 or not path.is_file():
+            if len(words) != 2 or not is_plain(words[0]) or not path.is_file():
                 raise ValueError(f"{root / name}, line {number}: {line!r} is no `filename,label` of a file in {root / 'images'}")
             found.setdefault(words[1], []).append(path)
     return {label: sorted(files) for label, files in found.items()}

@@ -1,5 +1,6 @@
 """Split Tiny ImageNet (Le and Yang 2015): 200 classes of 500 training and 50 validation images of 64x64 pixels, 10 tasks of 20."""
 
+import zipfile
 from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from datasets.utils.continual_dataset import ContinualDataset, Split, data_folder
-from datasets.utils.decode import SUFFIXES, cached, decode_images, fingerprint_of, unreadable
+from datasets.utils.decode import SUFFIXES, cached, decode_images, fingerprint_of, is_plain, unreadable
 from utils.args import yes_or_no
 from utils.loggers import LOG
 
@@ -86,14 +87,18 @@ def _joined(paths: list[Path], shape: tuple[int, ...]) -> Tensor:
     parts = []
     for path in paths:
         try:
-            array = np.load(path, allow_pickle=False)
-        except (ValueError, EOFError, OSError) as error:
+            array = np.load(path, mmap_mode="r", allow_pickle=False)  # mapped: a head that promises more than there is fails
+            if not isinstance(array, np.ndarray):
+                raise ValueError("several arrays in one file")
+        except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
             raise ValueError(f"{path} is corrupt or no plain array: {error}") from error
-        if array.shape[1:] != shape:
+        if array.shape[1:] != shape or array.ndim != 1 + len(shape):
             raise ValueError(f"{path}: an array of shape {array.shape}, expected {('n', *shape)}")
+        if array.dtype != np.uint8 and array.dtype.kind not in ("f" if shape else "fiu"):
+            raise ValueError(f"{path}: an array of {array.dtype}, expected {'numbers in [0, 1], or uint8' if shape else 'numbers'}")
         if array.dtype.kind == "f" and shape:
             array = (np.clip(array, 0, 1) * 255).round().astype(np.uint8)
-        parts.append(torch.from_numpy(np.ascontiguousarray(array)))
+        parts.append(torch.from_numpy(np.array(array)))
     return torch.cat(parts)
 
 
@@ -102,6 +107,8 @@ def _classes(folder: Path) -> dict[str, int]:
     names = (folder / "wnids.txt").read_text(encoding="utf-8").split()
     if len(set(names)) != 200:
         raise ValueError(f"{folder / 'wnids.txt'}: {len(set(names))} classes, expected 200")
+    if strange := [name for name in names if not is_plain(name)]:
+        raise ValueError(f"{folder / 'wnids.txt'}: {strange[0]!r} is no name of a folder")
     return {name: label for label, name in enumerate(names)}
 
 
@@ -123,7 +130,7 @@ def _val_files(folder: Path) -> list[tuple[Path, int]]:
     for number, line in enumerate(notes.read_text(encoding="utf-8").splitlines(), 1):
         words = line.split("\t")
         path = folder / "val" / "images" / words[0]
-        if len(words) < 2 or words[1] not in classes or not path.is_file():
+        if len(words) < 2 or words[1] not in classes or not is_plain(words[0]) or not path.is_file():
             raise ValueError(f"{notes}, line {number}: {line!r} names no image in {path.parent} and class of wnids.txt")
         found.append((path, classes[words[1]]))
     return found

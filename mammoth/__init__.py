@@ -14,6 +14,8 @@ _HOMES = {
     "mammoth.library": ("get_avail_args", "load_runner", "train"),
     "models": ("ContinualModel", "get_model_names", "register_model"),
     "datasets": ("ContinualDataset", "get_dataset_names", "register_dataset"),
+    "datasets.utils.continual_dataset": ("MammothDatasetWrapper", "fix_class_names_order", "store_masked_loaders"),
+    "datasets.utils": ("set_default_from_args",),
     "backbone": ("MammothBackbone", "get_backbone_names", "register_backbone"),
     "utils.args": ("add_rehearsal_args",),
     "utils.buffer": ("Buffer",),

@@ -35,7 +35,9 @@ def _main(argv: list[str]) -> int:
             print(listing())
             return 0
         if not argv or set(argv) <= {"-h", "--help"}:
-            print(settings.common_parser().format_help())
+            parser = settings.common_parser()
+            settings.name_choices(parser)
+            print(parser.format_help())
             return 0
         resolved = settings.resolve(argv)
     except (ValueError, FileNotFoundError) as error:

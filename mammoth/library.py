@@ -72,5 +72,6 @@ def get_avail_args(
     for name, action in actions_by_name(settings.resolve(words).parser).items():
         if action.help != SUPPRESS:
             chosen = required if action.required or (name == "lr" and action.default is None) else optional
-            chosen[name] = {"description": action.help, "default": action.default}
+            default = None if action.default == SUPPRESS else action.default
+            chosen[name] = {"description": action.help, "default": default}
     return required, optional

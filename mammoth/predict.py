@@ -28,7 +28,7 @@ class Prediction(NamedTuple):
 
 def parse(argv: list[str]) -> Namespace:
     """Read the command line. Raises ValueError for anything wrong with it."""
-    from utils.args import Parser, one_of, whole
+    from utils.args import Parser, add_folder_args, one_of, whole
 
     parser = Parser(prog="python -m mammoth.predict", description="Predict the classes of image files with a trained model.")
     flag = parser.add_argument
@@ -37,6 +37,7 @@ def parse(argv: list[str]) -> Namespace:
     flag("--format", type=one_of("csv", "json"), default="csv", metavar="csv|json", help="of what is printed")
     flag("--top", type=whole(), default=1, metavar="N", help="classes a file, the most probable first")
     flag("--device", metavar="NAME", help="cpu, cuda:0, ... (default: the first GPU, else the CPU)")
+    add_folder_args(parser)
     return parser.parse_strictly(argv)
 
 
@@ -144,6 +145,7 @@ def write_json(predictions: Iterable[Prediction], out: TextIO) -> None:
 def main(argv: list[str]) -> int:
     """Run one command line and return the exit status."""
     prepare_environment()  # before anything imports torch
+    from mammoth.settings import add_folders
     from utils.checkpoints import load_checkpoint, restore_model
     from utils.conf import get_device
 
@@ -152,6 +154,7 @@ def main(argv: list[str]) -> int:
         args = parse(argv)
         path = Path(args.images)
         image_files(path)  # before the network is built
+        add_folders(argv)
         checkpoint = load_checkpoint(Path(args.checkpoint))
         model = restore_model(checkpoint, get_device(args.device))
         top = min(args.top, len(checkpoint["class_names"][: checkpoint.get("n_seen")]))

@@ -171,7 +171,9 @@ def check_writable(args: Namespace) -> None:
     """
     _try_writing(results_folder(args), args.run_id, "records", "choose another --base_path or --results_path")
     if getattr(args, "savecheck", None):
-        _try_writing(Path(args.checkpoint_path), args.run_id, "", "choose another --checkpoint_path")
+        from utils.checkpoints import checkpoint_path  # here, since it imports torch, and reports do without
+
+        _try_writing(Path(args.checkpoint_path), checkpoint_path(args).parent.name, "", "choose another --checkpoint_path")
 
 
 def _try_writing(root: Path, run_id: str, below: str, way_out: str) -> None:
@@ -248,13 +250,17 @@ class Record:
         elif not isinstance(error, OSError):  # one that cannot be written stays as it was
             self.finish("failed", (str(error).splitlines() or [type(error).__name__])[0])
 
+    def elapsed(self) -> float:
+        """Return the seconds that the run has taken so far, those before it was resumed included."""
+        return time.monotonic() - self.started
+
     def finish(self, status: str, reason: str | None = None) -> None:
         """Close the record as `done`, `failed` or `interrupted`, with time and memory taken, and save."""
         self.content["status"] = status
         if reason:
             self.content["reason"] = reason
         self.content["provenance"] |= {
-            "wall_s": round(time.monotonic() - self.started, 2),
+            "wall_s": round(self.elapsed(), 2),
             "peak_memory_mb": peak_memory_mb(),
         }
         if status != "done" or self._working == self.path:

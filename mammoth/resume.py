@@ -4,13 +4,15 @@ A run's checkpoints lie in `<checkpoint_path>/<run id>/`: `t002_s000000120.pt` i
 (counted from 0; at a task's end the next one's number); `last.pt` the state at its end. Each is enough to go on, bit for bit on
 the CPU.
 
-A method's state is its `state_dict()` and its attributes of class `Buffer`. To go on within a task, its `begin_task` is called on
-the restored state, for what it makes of that, and the state is then restored once more over what `begin_task` changed.
+A method's state is its `state_dict()`, its attributes of class `Buffer`, and its plain attributes (`utils/attributes.py`). To go
+on within a task, its `begin_task` is called on the restored state, for what it makes of that, and the state is then restored once
+more over what `begin_task` changed.
 """
 
 import json
 import shlex
 from argparse import Namespace
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +24,11 @@ from mammoth.records import Record
 from mammoth.variation import VariationRecorder
 from models import ContinualModel
 from utils import randomness
+from utils.attributes import put_back
 from utils.buffer import Buffer
-from utils.checkpoints import checkpoint_path, load_checkpoint, save_checkpoint
-from utils.loggers import LOG
+from utils.checkpoints import checkpoint_path, load_checkpoint, load_method, load_network, load_weights, save_checkpoint
+from utils.evaluate import evaluate_tasks
+from utils.loggers import LOG, print_accuracies
 
 COUNTERS = ("_current_task", "_task_iteration", "_epoch_iteration", "_n_past_classes", "_n_seen_classes", "_n_classes_current_task")
 CARRIED = ("class_il", "task_il", "confusion", "diagnostics", "variation", "future")
@@ -51,7 +55,7 @@ def method_state(model: ContinualModel) -> dict[str, Any]:
 
 def restore_method(model: ContinualModel, state: dict[str, Any]) -> None:
     """Put back what `method_state` gave."""
-    model.load_state_dict(state["model"])
+    put_back(model, state)
     model.opt.load_state_dict(state["optimizer"])
     memories = state["buffers"] if state["buffer"] is None else {**state["buffers"], "buffer": state["buffer"]}
     for name, buffer in buffers_of(model).items():
@@ -72,14 +76,26 @@ def find_checkpoint(args: Namespace) -> dict[str, Any] | None:
         return None
     if args.resume != "auto":
         return _of_this_run(Path(args.resume), args)
-    last = checkpoint_path(args)
-    for path in [*([last] if last.is_file() else []), *sorted(last.parent.glob("t*_s*.pt"), reverse=True)]:
+    folder = checkpoint_path(args).parent
+    for path in newest_first(folder.glob("*.pt")):
         try:
             return _of_this_run(path, args)
         except ValueError as error:
             LOG.warning("%s; trying the checkpoint before it", error)
-    LOG.info("--resume auto: no checkpoint in %s, starting at the first task", last.parent)
+    LOG.info("--resume auto: no checkpoint in %s, starting at the first task", folder)
     return None
+
+
+def newest_first(paths: Iterable[Path]) -> list[Path]:
+    """Return files by the time at which they were written, the newest first; one that another process removes meanwhile last."""
+
+    def written(path: Path) -> int:
+        try:
+            return path.stat().st_mtime_ns
+        except FileNotFoundError:
+            return 0
+
+    return sorted(paths, key=written, reverse=True)
 
 
 def _of_this_run(path: Path, args: Namespace) -> dict[str, Any]:
@@ -115,11 +131,25 @@ class Keeper:
         self.spent = {"train_s": 0.0, "evaluate_s": 0.0, "steps": 0}
         if found is not None:
             _check_same(found["record"], record)
+        else:
+            self._rows = self._load()
 
     @property
     def first_task(self) -> int:
         """The task to go on with."""
-        return self.found["progress"]["task"] if self.found is not None else 0
+        return self.found["progress"]["task"] if self.found is not None else self._untrained
+
+    @property
+    def _untrained(self) -> int:
+        """How many tasks are evaluated only (`--start_from`, `--inference_only`)."""
+        args = self.model.args
+        return self._tasks if args.inference_only else args.start_from or 0
+
+    @property
+    def _tasks(self) -> int:
+        """How many tasks the run goes through."""
+        tasks = self.dataset.n_training_tasks
+        return min(tasks, self.model.args.stop_after or tasks)
 
     @property
     def within_task(self) -> bool:
@@ -129,16 +159,57 @@ class Keeper:
     def restore(self) -> None:
         """Put back the state between two tasks; within a task, `enter_task` completes it."""
         if self.found is None:
+            self._evaluate_untrained()
             return
         progress, earlier = self.found["progress"], self.found["record"]
         restore_method(self.model, self.found)
         self.steps, self.before, self.spent = progress["steps"], list(progress["before"]), dict(progress["spent"])
+        self.record["provenance"].update({name: round(value, 2) for name, value in self.spent.items()})
         if self.recorder is not None:
             self.recorder.load_state_dict(self.found["variation"])
         self.record.update(**{name: earlier[name] for name in CARRIED if name in earlier})
+        self.record.started -= progress.get("wall_s", 0.0)
         self.record["provenance"]["resumed_at"] = [*earlier["provenance"].get("resumed_at", []), self.steps]
         if not self.within_task:
             self.found = None
+
+    def _load(self) -> dict[str, Any]:
+        """Put what `--loadcheck` names into the method: its network; for tasks that are not trained, its state and memory too.
+
+        Returns:
+            What the file's record says of these tasks, if the file is a checkpoint of ours and `--start_from` goes on from it.
+        """
+        args, tasks = self.model.args, self._tasks
+        if not args.inference_only and self._untrained >= tasks:
+            raise ValueError(
+                f"--start_from {self._untrained}: there are {tasks} tasks, from 0; --inference_only 1 trains none of them"
+            )
+        if args.loadcheck is None:
+            return {}
+        content = load_weights(Path(args.loadcheck))
+        if self._untrained:
+            load_method(self.model, content, args.loadcheck)
+        else:
+            load_network(self.model.net, content["model"], args.loadcheck)
+        LOG.info("weights of %s", args.loadcheck)
+        same = "record" in content and content["args"]["dataset"] == args.dataset
+        rows = content["record"] if same and not args.inference_only else {}
+        return rows if len(rows.get("class_il", [])) >= self._untrained else {}
+
+    def _evaluate_untrained(self) -> None:
+        """Put a stage for each task that is not trained into the record: the loaded file's, or an evaluation of what it holds."""
+        model, dataset = self.model, self.dataset
+        for task in range(self._untrained):
+            dataset.c_task, model._current_task = task, task + 1
+            first, past_last = dataset.training_range()
+            model._n_past_classes, model._n_seen_classes, model._n_classes_current_task = first, past_last, past_last - first
+            if self._rows:
+                self.record.add_stage(*(self._rows[name][task] for name in ("class_il", "task_il", "confusion", "diagnostics")))
+                continue
+            found = evaluate_tasks(model, dataset, range(dataset.N_TASKS if dataset.joint else task + 1))
+            print_accuracies(dataset.SETTING, found.class_il, found.task_il, joint=dataset.joint)
+            self.record.add_stage(found.class_il, found.task_il, found.confusion, {})
+        self.record["provenance"].update(self.spent)
 
     def enter_task(self, scheduler: Any, stopping: EarlyStopping | None = None) -> int | None:
         """After `begin_task`: put back the state within the task, and return the epoch that goes on; None at a task's beginning."""
@@ -200,11 +271,11 @@ class Keeper:
             "stopping": self.stopping.state_dict() if self.stopping is not None else None,
             "variation": self.recorder.state_dict() if self.recorder is not None else None,
             "record": json.loads(json.dumps(self.record.content, default=str)),
-            "progress": {**progress, "before": self.before, "spent": self.spent},
+            "progress": {**progress, "before": self.before, "spent": self.spent, "wall_s": self.record.elapsed()},
         }
         save_checkpoint(path, self.model, self.dataset, state)
         LOG.info("Saving checkpoint into: %s", path)
-        for old in sorted(path.parent.glob("t*_s*.pt"))[: -args.keep_checkpoints]:
+        for old in newest_first(path.parent.glob("t*_s*.pt"))[args.keep_checkpoints :]:
             old.unlink(missing_ok=True)
         return path
 

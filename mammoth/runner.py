@@ -281,7 +281,9 @@ def open_record(parts: Parts, args: Namespace, command: list[str]) -> Record:
 
 def check_batch_of_one(parts: Parts) -> None:
     """Raise ValueError if a batch may be a single image and the network cannot train on one."""
-    if not parts.dataset.has_batch_of_one():
+    args = parts.model.args
+    steps = parts.model.get_debug_iters() + 1 if args.debug_mode else args.n_iters or torch.inf
+    if not parts.dataset.has_batch_of_one(steps):
         return
     height, width, channels = parts.dataset.SIZE
     net = copy.deepcopy(parts.model.net).train()

@@ -16,7 +16,7 @@ from typing import Any
 
 import datasets
 import models
-from backbone import backbone_flags
+from backbone import backbone_flags, get_backbone_names
 from datasets import ContinualDataset, config_path, get_config_names, get_dataset_class, read_config
 from mammoth import records
 from utils.args import (
@@ -32,6 +32,7 @@ from utils.args import (
     whole,
     yes_or_no,
 )  # fmt: skip
+from utils.checkpoints import load_checkpoint
 from utils.registry import canonical, nearest
 from utils.yaml_files import ROOT, read_yaml
 
@@ -42,7 +43,9 @@ BUNDLED_NOTICE = (
 )
 ONE_EPOCH_NOTICE = "--n_epochs 1 alone changes the number of passes; the paper's online protocol is --dataset_config online"
 MEMORY_FLAGS = ("buffer_size", "buffer_per_class", "minibatch_size")
-REPLACED = {"transform_type": "the images' transform is TRANSFORM in a benchmark's YAML file; give one with --dataset_config FILE"}
+REPLACED = {
+    "transform_type": "of seq-cifar10 alone; elsewhere the images' transform is TRANSFORM in a YAML file, --dataset_config FILE"
+}
 MODEL_CONFIGS = ROOT / "models" / "config"
 
 
@@ -77,6 +80,19 @@ EPILOG = """examples:
   main.py --model pvbf                                         bundled digits, seconds
   main.py --model pvbf --dataset seq-cifar10 --dataset_config online --buffer_per_class 500 --seed 0
   main.py --model pvbf --dataset seq-cifar10 --help            adds that method's and that benchmark's flags"""
+
+
+def name_choices(parser: Parser) -> None:
+    """Put the names that there are into the help of --model, --dataset and --backbone."""
+    there: dict[str, dict[str, Any]] = {
+        "model": dict(models.get_model_names()),
+        "dataset": dict(datasets.get_dataset_names()),
+        "backbone": dict.fromkeys(get_backbone_names()),
+    }
+    for flag, entries in there.items():
+        names = [name for name, entry in entries.items() if not isinstance(entry, Exception)]
+        action = actions_by_name(parser)[flag]
+        action.help = f"{(action.help or '').split(' (')[0]}: {', '.join(names)}"
 
 
 def first_choices(argv: list[str]) -> Namespace:
@@ -180,8 +196,11 @@ class Choice:
     notices: list[str]
 
     def fact(self, name: str) -> Any:
-        """Return a fact of the benchmark, as its config has it."""
-        return self.facts.get(name, getattr(self.dataset, name))
+        """Return a fact of the benchmark, as its config has it. Raises ValueError if it states none."""
+        value = self.facts.get(name, getattr(self.dataset, name, None))
+        if value is None:
+            raise ValueError(f"the benchmark {self.dataset_name} states no {name}")
+        return value
 
 
 def choose(argv: list[str]) -> Choice:
@@ -257,7 +276,9 @@ def resolve(argv: list[str]) -> Settings:
     _add_backbone_flags(parser, choice.backbone)
     _set_defaults(parser, choice, model_defaults)
     if asks_for_help(argv):
+        name_choices(parser)
         return Settings(Namespace(help=True), parser, choice.notices)
+    _refuse_setting(choice)
     _refuse_memory_flags(parser, choice.model.NAME, argv)
     _refuse_replaced_flags(parser, argv)
     args = parser.parse_strictly(argv)
@@ -268,6 +289,8 @@ def resolve(argv: list[str]) -> Settings:
         if "online" in get_config_names(choice.dataset_name):
             choice.notices.append(ONE_EPOCH_NOTICE)
     _settle_upstreams_flags(args, choice.notices)
+    _settle_loading(args)
+    choice.notices += _network_notices(args)
     args.run_id = records.run_id(args, engine_defaults)
     return Settings(args, parser, choice.notices)
 
@@ -323,6 +346,16 @@ def _add_backbone_flags(parser: Parser, backbone: str) -> None:
         group.add_argument(f"--{name}", type=kind, default=default, metavar="N", help=f"{name.replace('_', ' ')} of the network")
 
 
+def _network_notices(args: Namespace) -> list[str]:
+    """Return a line for each of the network's own sizes that is not at its default."""
+    sizes = {name: entry.default for name, entry in backbone_flags(args.backbone).items()}
+    changed = {name: default for name, default in sizes.items() if getattr(args, name) != default}
+    return [
+        f"{name.removeprefix('mlp_').replace('_', ' ')} is set to `{getattr(args, name)}` instead of the default `{default}`"
+        for name, default in changed.items()
+    ]
+
+
 def _checked(parser: Parser, values: dict[str, Any], path: Path | None, ignored: tuple[str, ...]) -> dict[str, Any]:
     """Read YAML values as their flags would; those in `ignored` may belong to no flag of this method.
 
@@ -335,6 +368,14 @@ def _checked(parser: Parser, values: dict[str, Any], path: Path | None, ignored:
             ours = meant(name, [f"--{flag}" for flag in actions])
             raise ValueError(f"{path}: unknown key {name!r}; {f'did you mean {ours[2:]}?' if ours else nearest(name, actions)}")
     return {name: convert(actions[name], value, str(path)) for name, value in values.items() if name in actions}
+
+
+def _refuse_setting(choice: Choice) -> None:
+    """Raise ValueError for a benchmark of a setting that the method does not list; one that lists none is let through."""
+    takes, setting = getattr(choice.model, "COMPATIBILITY", None), choice.fact("SETTING")
+    if takes and setting not in takes:
+        name = canonical(choice.model.NAME)
+        raise ValueError(f"--model {name} takes {' and '.join(takes)} benchmarks; {choice.dataset_name} is {setting}")
 
 
 def _refuse_replaced_flags(parser: Parser, argv: list[str]) -> None:
@@ -366,10 +407,18 @@ def _settle(args: Namespace, parser: Parser, given: set[str]) -> None:
         raise ValueError("--optim_nesterov 1 needs a momentum: give --optim_mom, for example 0.9")
     if args.debug_mode and "n_epochs" not in given:
         args.n_epochs = 1
-    if args.seed is None and args.resume is not None:
-        raise ValueError("--resume needs the run's --seed: without one a new run with a seed of its own would start")
     if args.seed is None:
-        args.seed = secrets.randbits(31)
+        args.seed = secrets.randbits(31) if args.resume is None else _seed_of(args.resume)
+
+
+def _seed_of(resume: str) -> int:
+    """Return the seed of the run whose checkpoint `--resume` names. Raises ValueError if there is none to be read."""
+    if resume == "auto":
+        raise ValueError("--resume auto needs the run's --seed: checkpoints are found by it; --resume FILE does without")
+    seed = load_checkpoint(Path(resume))["args"].get("seed")
+    if not isinstance(seed, int):
+        raise ValueError(f"--resume {resume}: the checkpoint names no seed; give --seed")
+    return seed
 
 
 def _settle_upstreams_flags(args: Namespace, notices: list[str]) -> None:
@@ -390,6 +439,25 @@ def _settle_upstreams_flags(args: Namespace, notices: list[str]) -> None:
         raise ValueError("--label_perc_by_task and --label_perc_by_class exclude each other: give one")
     if args.num_workers:
         notices.append(f"--num_workers {args.num_workers} has no effect: the images are in memory, and no process loads them")
+
+
+def _settle_loading(args: Namespace) -> None:
+    """Note what is in `--loadcheck`'s file, which makes another run; refuse what cannot be had."""
+    args.start_from = args.start_from or None
+    untrained = "--inference_only 1" if args.inference_only else f"--start_from {args.start_from}" if args.start_from else None
+    if args.save_checkpoint_mode != "safe":
+        raise ValueError("--save_checkpoint_mode old_pickle: reading such a file executes what it holds; use safe")
+    if args.inference_only and args.loadcheck is None:
+        raise ValueError("--inference_only 1 needs the model that it evaluates: give --loadcheck FILE")
+    if untrained and args.enable_other_metrics:
+        raise ValueError(f"{untrained} excludes --enable_other_metrics: forward transfer is of tasks that are trained")
+    if args.loadcheck is None:
+        return
+    try:
+        args.loadcheck_digest = hashlib.sha256(Path(args.loadcheck).read_bytes()).hexdigest()[:8]
+    except OSError as error:
+        reason = "nothing is fetched from the network" if "://" in args.loadcheck else error.strerror
+        raise ValueError(f"--loadcheck {args.loadcheck}: no file that can be read ({reason})") from error
 
 
 def _settle_memory(args: Namespace, given: set[str]) -> None:

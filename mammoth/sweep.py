@@ -5,6 +5,7 @@
 `plan` lists the runs, `status` counts them. `run` skips what is done, goes on after a failure, and ends with status 1 if anything
 failed, naming it; `retry` runs what failed or was interrupted; `collect` only brings rows together. Several sweeps may work on one
 folder: a run is done once (`launchers/jobs.py`), and a sweep waits for the runs that others have in hand, then looks at them again.
+A run that left a checkpoint goes on from it.
 """
 
 import shlex
@@ -26,6 +27,7 @@ from mammoth.launchers.live import Live
 from mammoth.launchers.signals import stop_signals
 from models import get_model_class
 from utils.args import Parser, number
+from utils.checkpoints import checkpoint_path
 from utils.metrics import average_accuracy
 from utils.registry import canonical
 
@@ -78,7 +80,8 @@ class Run:
 
     def job(self) -> Job:
         """Return what a launcher is given."""
-        return Job(self.argv, self.folder / "log.txt", stamp(self.folder))
+        checkpoints = checkpoint_path(self.args).parent if self.args.resume is None else None
+        return Job(self.argv, self.folder / "log.txt", stamp(self.folder), checkpoints)
 
     def state(self) -> str:
         """Say how it stands: one of `STATES` but `queued`. Stale: done by other code than today's."""

@@ -46,8 +46,21 @@ def register_model(name: str) -> Callable[[type[ContinualModel]], type[Continual
 
 
 def get_model(args: Namespace, backbone: MammothBackbone, loss: Callable[..., Any], transform: Any, dataset: Any) -> ContinualModel:
-    """Build the method that `args.model` names."""
-    return get_model_class(args)(backbone, loss, args, transform, dataset)
+    """Build the method that `args.model` names.
+
+    Raises:
+        ValueError: a method of the user's folders cannot be built, for whatever reason; gives it.
+    """
+    cls = get_model_class(args)
+    if added_folder(cls) is None:
+        return cls(backbone, loss, args, transform, dataset)
+    try:
+        return cls(backbone, loss, args, transform, dataset)
+    except ValueError:
+        raise
+    except Exception as error:  # whatever somebody's file raises, such as the lack of a package
+        said = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        raise ValueError(f"the method {args.model} cannot be built: {said}\nLOG_LEVEL=DEBUG shows where.") from error
 
 
 __all__ = [

@@ -112,11 +112,6 @@ class Icarl(ReplayModel):
 
     def __init__(self, *parts: Any, **options: Any) -> None:
         super().__init__(*parts, **options)
-        if self.dataset is not None and self.SETTING not in self.COMPATIBILITY:
-            takes = " and ".join(self.COMPATIBILITY)
-            raise ValueError(
-                f"{self.NAME} takes {takes} benchmarks; {self.dataset.NAME} is {self.SETTING}: no class has a task there"
-            )
         self.offline = self.args.icarl_mode == "offline"
         self.old_net = FrozenCopy(self.net)
         self.means: tuple[Tensor, Tensor] | None = None  # made when first asked for after a change
@@ -128,9 +123,8 @@ class Icarl(ReplayModel):
         self.old_net = FrozenCopy(self.net)
         if self.offline and not self.buffer.is_empty():
             images = _images_of(dataset)
-            exemplars, labels = self.buffer.get_all_data(device=images.data.device)[:2]
-            images.data = torch.cat([images.data, (exemplars * 255).round().to(torch.uint8).permute(0, 2, 3, 1)])
-            images.targets = torch.cat([images.targets, labels])
+            exemplars, labels = self.buffer.get_all_data(device=images.device)[:2]
+            images.append(exemplars, labels)
 
     def observe(self, inputs: Tensor, labels: Tensor, not_aug_inputs: Tensor, epoch: int | None = None) -> dict[str, Tensor]:
         """One step; the class means are out of date after it."""

@@ -21,7 +21,7 @@ class Iid(ContinualModel):
     """All classes shuffled together, one or two batches a step: the online reference."""
 
     NAME = "iid"
-    COMPATIBILITY = ["class-il", "task-il"]
+    COMPATIBILITY = ["class-il", "domain-il", "task-il"]
 
     @staticmethod
     def get_parser(parser: ArgumentParser) -> ArgumentParser:

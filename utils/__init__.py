@@ -21,6 +21,11 @@ def none_or_float(value: str | float | None) -> float | None:
     return None if value is None or str(value).lower() == "none" else float(value)
 
 
+def smart_joint(*parts: str) -> str:
+    """Join the parts of a path."""
+    return os.path.join(*parts)
+
+
 def create_if_not_exists(path: str) -> None:
     """Make a folder and its parents."""
     os.makedirs(path, exist_ok=True)

@@ -59,6 +59,13 @@ class Parser(ArgumentParser):
         """Raise instead of printing the usage and exiting."""
         raise ValueError(message.removeprefix("argument "))
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse as argparse does, which would take the value of `--flag=--` for an empty list, whatever the flag's type."""
+        for word in args or ():
+            if word.startswith("--") and word.endswith("=--"):
+                raise ValueError(f"{word.removesuffix('=--')}: '--' is no value")
+        return super().parse_known_args(args, namespace)
+
     def parse_strictly(self, argv: list[str]) -> Namespace:
         """Parse; raises ValueError for an unknown flag, a flag given twice, or a bad value."""
         given = [word.split("=", 1)[0] for word in argv if word.startswith("--")]
@@ -158,6 +165,13 @@ def when_to_save(text: str) -> str:
     raise argparse.ArgumentTypeError(f"{text!r} is not last, task or a number of steps, such as 500")
 
 
+def file_name(text: str) -> str:
+    """Read a word that may be part of a file's name; an argparse type."""
+    if not text or "/" in text or "\0" in text:
+        raise argparse.ArgumentTypeError(f"{text!r} is no name of a file (letters, digits, - and _)")
+    return text
+
+
 def add_rehearsal_args(parser: Container) -> None:
     """Add the flags of a method with a memory, to a parser or an argument group."""
     positive = whole()
@@ -243,6 +257,11 @@ def add_experiment_args(parser: Container) -> None:
     parser.add_argument("--custom_task_order", metavar="A,B,..", help="the tasks in order of appearance, from 0")
     parser.add_argument("--num_classes", type=positive, metavar="N", help="outputs of the network, if more than the classes")
     parser.add_argument("--debug_mode", type=yes_or_no, default=0, metavar="0|1", help="a few steps per task")
+    parser.add_argument("--loadcheck", metavar="FILE", help="begin with these weights: a checkpoint, or a network's state_dict")
+    parser.add_argument("--start_from", type=whole(0), metavar="N", help="evaluate the first N tasks without training on them")
+    parser.add_argument(
+        "--inference_only", type=yes_or_no, default=0, metavar="0|1", help="evaluate --loadcheck's model, train nothing"
+    )
     parser.add_argument("--stop_after", type=positive, metavar="N", help="end after N tasks")
     add_fitting_args(parser)
     add_label_args(parser)
@@ -350,6 +369,10 @@ def add_management_args(parser: Container) -> None:
         "--save_after_interrupt", type=yes_or_no, default=1, metavar="0|1", help="a checkpoint when a signal stops the run"
     )
     parser.add_argument("--checkpoint_path", default="./checkpoints/", metavar="DIR", help="folder of the checkpoints")
+    parser.add_argument("--ckpt_name", type=file_name, metavar="NAME", help="stands before the run's name in that folder")
+    parser.add_argument(
+        "--save_checkpoint_mode", type=one_of("safe", "old_pickle"), default="safe", metavar="NAME", help="only safe"
+    )
     parser.add_argument("--tensorboard", type=yes_or_no, default=0, metavar="0|1", help="log into the results' tensorboard/")
     parser.add_argument("--wandb_name", metavar="NAME", help="Weights & Biases: the run's name (default: its id)")
     parser.add_argument("--wandb_entity", metavar="NAME", help="Weights & Biases: on with --wandb_project (or WANDB_ENTITY)")
@@ -373,7 +396,10 @@ MANAGEMENT = (
     "load_best_args",
     "disable_noisy_labels_cache",
     "cache_path_noisy_labels",
+    "loadcheck",  # the digest of what is in it counts
     "savecheck",
+    "save_checkpoint_mode",
+    "ckpt_name",
     "resume",
     "keep_checkpoints",
     "save_after_interrupt",

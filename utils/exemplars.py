@@ -1,5 +1,6 @@
 """Exemplars by class, and training on them beside the task. Here for upstream's methods, which import both from `utils.buffer`."""
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -151,21 +152,18 @@ def icarl_replay(model: Any, dataset: Any, val_set_split: float = 0) -> None:
     if model.current_task == 0 or model.buffer.is_empty():
         return
     images, generator = dataset.train_loader.dataset, randomness.generator("exemplars")
-    where = torch.as_tensor(images.data).device
+    where = images.device
     examples, labels = (column[: len(model.buffer)].to(where) for column in (model.buffer.examples, model.buffer.labels))
-    stored = examples.permute(0, 2, 3, 1)
-    stored = stored.mul(255).round().to(torch.uint8) if torch.as_tensor(images.data).dtype == torch.uint8 else stored
     held = (torch.rand(len(labels), generator=generator) < val_set_split).to(where)
     aside = torch.zeros(len(images), dtype=torch.bool, device=where)
     aside[torch.randperm(len(images), generator=generator)[: int(held.sum())].to(where)] = True
     if val_set_split > 0:
-        model.val_dataset = _joined(images, aside, stored[held], labels[held])
+        model.val_dataset = copy.copy(images)
+        _restrict(model.val_dataset, aside)
+        model.val_dataset.append(examples[held], labels[held])
         order = randomness.generator("validation order")
         model.val_loader = type(dataset.train_loader)(model.val_dataset, model.args.batch_size, order)
-    merged = _joined(images, ~aside, stored[~held], labels[~held])
-    images.data, images.targets, images.extra_return_fields = merged.data, merged.targets, ()
-
-
-def _joined(images: Any, rows: Tensor, data: Tensor, labels: Tensor) -> Any:
-    """Return some rows of a set and these images after them, as a set of its own."""
-    return type(images)(torch.cat([images.data[rows], data]), torch.cat([images.targets[rows], labels]), images.transform)
+        model.val_dataset.extra_return_fields = ()
+    _restrict(images, ~aside)
+    images.append(examples[~held], labels[~held])
+    images.extra_return_fields = ()

@@ -24,14 +24,17 @@ class _Stdout(logging.StreamHandler):
 
 
 def setup_logging() -> None:
-    """Send log lines to stdout as `[LEVEL] dd-Mon-yy HH:MM:SS - message`; the level is LOG_LEVEL's (default INFO)."""
+    """Send log lines to stdout as `[LEVEL] dd-Mon-yy HH:MM:SS - message`; the level is LOG_LEVEL's (default INFO).
+
+    They also reach the handlers of the root logger, where a program or a test has set some by then.
+    """
     if any(isinstance(handler, _Stdout) for handler in LOG.handlers):
         return
     handler = _Stdout()
     handler.setFormatter(logging.Formatter("[%(levelname)s] %(asctime)s - %(message)s", datefmt="%d-%b-%y %H:%M:%S"))
     LOG.addHandler(handler)
+    LOG.propagate = logging.getLogger().hasHandlers()
     LOG.setLevel(os.environ.get("LOG_LEVEL", "INFO").upper())
-    LOG.propagate = False
 
 
 def mean(values: list[float]) -> float:

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 def _parsed(path: Path, stamp: float) -> Any:
     try:
         return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # of text that is none, dates that are none, endless brackets
         reason = " ".join(str(error).split())
         raise ValueError(f"{path} is no valid YAML: {reason}") from error
 

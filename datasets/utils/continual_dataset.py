@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from datasets.utils.image_set import BatchLoader, ImageSet, select
+from datasets.utils.items import MammothDatasetWrapper, fix_class_names_order, store_masked_loaders
 from datasets.utils.label_changes import partly_unlabelled, with_noise
 from utils import randomness
 from utils.augmentations import BatchTransform, Spec
@@ -225,7 +226,11 @@ class ContinualDataset:
     def test_loader(self, task: int) -> BatchLoader:
         """Return the loader of a task's test images, whether the task has come or not."""
         images = select(self.split(train=False), *self.get_offsets(task))
-        return BatchLoader(self.task_images(images, self.task_order[task]), EVALUATION_BATCH)
+        return BatchLoader(self.task_images(images, self.task_order[task]), self.test_batch())
+
+    def test_batch(self) -> int:
+        """Return the number of images in a test batch; in debug mode, where six of them count, no more than in training."""
+        return self.get_batch_size() if getattr(self.args, "debug_mode", 0) else EVALUATION_BATCH
 
     def _training_images(self) -> ImageSet:
         """Return the images to train on now; of a domain-il sequence taken at once (`--joint 1`), those of all its tasks."""
@@ -251,13 +256,12 @@ class ContinualDataset:
             return [sum(counts) * (self.N_TASKS if train and self.SETTING == "domain-il" else 1)]
         return [sum(counts[slice(*self.get_offsets(task))]) for task in range(self.N_TASKS)]
 
-    def has_batch_of_one(self) -> bool:
-        """Whether a training batch may come out as a single image that has a label."""
+    def has_batch_of_one(self, steps: float = torch.inf) -> bool:
+        """Whether a training batch may come out as a single image that has a label, if a pass ends after so many steps."""
         size = self.get_batch_size()
         if size == 1 or getattr(self.args, "label_perc", 1) != 1 or getattr(self.args, "label_perc_by_class", 1) != 1:
             return True
-        n_iters = getattr(self.args, "n_iters", None) or torch.inf
-        last = [count % size for count in self.images_per_task(True) if n_iters > count // size]
+        last = [count % size for count in self.images_per_task(True) if steps > count // size]
         return 1 in last and not getattr(self.args, "drop_last", 0)
 
     def check_tasks(self) -> None:
@@ -285,6 +289,10 @@ class ContinualDataset:
         """Return augmentation and normalisation for replayed images (float batch in [0, 1]); None if there is none."""
         transform = BatchTransform(self.TRANSFORM, "replay_augmentation")
         return None if transform.deterministic and transform.mean is None else transform
+
+    def plain_transforms(self) -> dict[str, list[Spec]]:
+        """Return the transforms by name and arguments, as a checkpoint keeps them."""
+        return {"TRANSFORM": self.TRANSFORM, "TEST_TRANSFORM": self.TEST_TRANSFORM}
 
     def get_normalization_transform(self) -> BatchTransform:
         """Return the normalisation alone, for a float batch in [0, 1]."""
@@ -343,3 +351,9 @@ def _permutation(text: str, size: int, flag: str) -> list[int]:
 def data_folder(args: Namespace, name: str) -> Path:
     """Return the folder under the base path that holds a benchmark's files, as an absolute path: messages name it."""
     return Path(getattr(args, "base_path", "./data/")).absolute() / name
+
+
+__all__ = [
+    "ContinualDataset", "MammothDatasetWrapper", "Split", "data_folder", "fix_class_names_order", "store_masked_loaders",
+    "task_sizes",
+]  # fmt: skip

@@ -119,6 +119,11 @@ def decode_images(paths: Sequence[Path], size: tuple[int, int] | None, channels:
     return Decoded(images[: len(kept)], kept, bad)
 
 
+def is_plain(name: str) -> bool:
+    """Whether a name in a list of files stays in the folder that the list is of."""
+    return name not in ("", ".", "..") and not {"/", "\\", "\0"} & set(name)
+
+
 def unreadable(bad: Sequence[tuple[Path | str, str]], shown: int = 3) -> str:
     """Return one line that counts the files that cannot be read and names the first ones with the reason."""
     names = "; ".join(f"{path} ({reason})" for path, reason in bad[:shown])

@@ -32,10 +32,23 @@ class ImageSet(torch.utils.data.Dataset):
     def __len__(self) -> int:
         return len(self.data)
 
+    @property
+    def device(self) -> torch.device:
+        """Where the images are."""
+        return torch.as_tensor(self.data).device
+
     def add_extra_return_field(self, name: str, values: Tensor) -> None:
         """Attach one value per image; it arrives in `observe` as the keyword `name`."""
         setattr(self, name, values)
         self.extra_return_fields = (*self.extra_return_fields, name)
+
+    def append(self, images: Tensor, labels: Tensor) -> None:
+        """Add images, floats in [0, 1], (batch, channels, height, width), and their labels, in the form that `data` has."""
+        data = torch.as_tensor(self.data)
+        rows = images.permute(0, 2, 3, 1).to(data.device)
+        rows = rows.mul(255).round().to(torch.uint8) if data.dtype == torch.uint8 else rows.to(data.dtype)
+        self.data = torch.cat([data, rows.reshape(-1, *data.shape[1:])])
+        self.targets = torch.cat([self.targets, labels.to(self.targets)])
 
     def images(self, indexes: Tensor) -> Tensor:
         """Return floats in [0, 1], (batch, channels, height, width), channels last in memory."""
@@ -49,7 +62,7 @@ class ImageSet(torch.utils.data.Dataset):
         return (ready, torch.as_tensor(self.targets)[indexes], raw, *extras)
 
     def __getitem__(self, index: int) -> Batch:
-        rows = self.batch(torch.tensor([index], device=torch.as_tensor(self.data).device))
+        rows = self.batch(torch.tensor([index], device=self.device))
         return tuple(column[0] for column in rows)
 
 
@@ -79,7 +92,7 @@ class BatchLoader:
 
     def order(self) -> Tensor:
         """Return the indices of one pass, on the images' device."""
-        device = torch.as_tensor(self.dataset.data).device
+        device = self.dataset.device
         if self.generator is None:
             return torch.arange(len(self.dataset), device=device)
         return torch.randperm(len(self.dataset), generator=self.generator).to(device)
@@ -107,7 +120,7 @@ class BatchLoader:
         if state["images"] != len(self.dataset):
             raise ValueError(f"the pass to go on with was over {state['images']} images, and there are {len(self.dataset)}")
         if state["order"] is not None:
-            self._place = self._from = (state["order"].to(torch.as_tensor(self.dataset.data).device), state["given"])
+            self._place = self._from = (state["order"].to(self.dataset.device), state["given"])
         if self.generator is not None:
             self.generator.set_state(state["generator"].cpu())
 

@@ -3,15 +3,20 @@
 import gzip
 import math
 import zlib
+from argparse import SUPPRESS, ArgumentParser, Namespace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from datasets.utils.continual_dataset import ContinualDataset, Split, data_folder
+from utils import randomness
+from utils.args import one_of
 
-IMAGES, LABELS = 2051, 2049  # the files' magic numbers: unsigned bytes in three dimensions, and in one
+DIMENSIONS = {2051: 3, 2049: 1}  # by the files' magic numbers: images, labels
+LARGEST = 2**28  # bytes that a file may hold
 
 
 class Source(NamedTuple):
@@ -69,6 +74,43 @@ class IdxImages(ContinualDataset):
             ) from error
 
 
+class Domains(IdxImages):
+    """The same digits in every task, each task's images changed by something drawn for it (domain-il).
+
+    Raises:
+        ValueError: a run whose tasks were drawn by the global generators is to go on from a checkpoint.
+    """
+
+    SETTING = "domain-il"
+    N_CLASSES_PER_TASK = 10
+    N_TASKS = 20
+    CLASS_NAMES = [str(digit) for digit in range(10)]
+
+    @staticmethod
+    def get_parser(parser: ArgumentParser) -> ArgumentParser:
+        kinds = one_of("seed", "global")  # absent where it is not given, so that runs keep their names
+        words = "what a task's change follows from: seed (and task), or upstream's: the global generators as the method left them"
+        parser.add_argument("--domain_draws", type=kinds, default=SUPPRESS, metavar="NAME", help=words)
+        return parser
+
+    def __init__(self, args: Namespace) -> None:
+        super().__init__(args)
+        self._drawn: dict[int, Tensor] = {}
+        self.draws_globally = getattr(args, "domain_draws", "seed") == "global"
+        if self.draws_globally and getattr(args, "resume", None):
+            raise ValueError("--domain_draws global: what was drawn is in no checkpoint, so such a run cannot be resumed")
+
+    def draw(self, generator: torch.Generator | None) -> Tensor:
+        """Draw what changes a task's images; None: from the global generator."""
+        raise NotImplementedError
+
+    def drawn_for(self, task: int, name: str) -> Tensor:
+        """Return what was drawn for a task: from a generator of its own, or once from the global one when first asked for."""
+        if task not in self._drawn:
+            self._drawn[task] = self.draw(None if self.draws_globally else randomness.fresh(f"{name}/{task}"))
+        return self._drawn[task]
+
+
 def read_idx(path: Path) -> np.ndarray:
     """Read an idx file of unsigned bytes, packed with gzip or not.
 
@@ -79,14 +121,17 @@ def read_idx(path: Path) -> np.ndarray:
         ValueError: another kind of file, or one that is cut off; names it.
     """
     try:
-        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            sizes = 4 * DIMENSIONS.get(int.from_bytes(file.read(4), "big"), 0)
+            head = file.read(sizes)
+            shape = tuple(map(int, np.frombuffer(head, dtype=">u4"))) if len(head) == sizes else ()
+            expected = math.prod(shape)
+            data = file.read(min(expected, LARGEST) + 1) if shape else b""  # never more, however much a packed file unpacks to
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise ValueError(f"{path} is corrupt: {error}") from error
-    head = np.frombuffer(data[: 16 if len(data) >= 16 else 0], dtype=">u4")
-    if not len(head) or head[0] not in (IMAGES, LABELS):
+    if not shape:
         raise ValueError(f"{path} is no idx file of images or labels")
-    shape = tuple(int(size) for size in head[1 : 4 if head[0] == IMAGES else 2])
-    start = 4 + 4 * len(shape)
-    if len(data) != start + math.prod(shape):
-        raise ValueError(f"{path} is cut off or too long: {len(data) - start} bytes for {' x '.join(map(str, shape))}")
-    return np.frombuffer(data, dtype=np.uint8, offset=start).reshape(shape).copy()
+    if len(data) != expected:
+        many = "more" if len(data) > expected else len(data)
+        raise ValueError(f"{path} is cut off or too long: {many} bytes for {' x '.join(map(str, shape))}")
+    return np.frombuffer(data, dtype=np.uint8).reshape(shape).copy()

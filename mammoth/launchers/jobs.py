@@ -17,6 +17,7 @@ from typing import IO, Any, NamedTuple, Protocol
 from mammoth import records
 
 INTERRUPTED = 130
+STOPPED = (INTERRUPTED, 143)  # by Ctrl-C, by another signal
 ELSEWHERE = 75  # EX_TEMPFAIL: another process has this run
 BY_ANOTHER = "done elsewhere"
 RECORDS = ("record.json", "rerun.json")
@@ -37,11 +38,13 @@ class Job(NamedTuple):
         argv: the words after `main.py`.
         log: where its output goes; its folder is the run's.
         seen: `stamp` of the run's folder when the run was decided on; if it has changed since, somebody else was here.
+        checkpoints: the folder of the run's checkpoints, from which it goes on if there are any; None: it always begins anew.
     """
 
     argv: tuple[str, ...]
     log: Path
     seen: int | None = None
+    checkpoints: Path | None = None
 
 
 class Launcher(Protocol):
@@ -238,12 +241,17 @@ def settled(job: Job) -> Outcome | None:
 # -- doing it ----------------------------------------------------------------------------------------------------------------
 
 
-def execute(argv: tuple[str, ...], log: Path) -> Outcome:
-    """Run one command line in this process, its output going to a log file; never raises for a run's own failure."""
+def execute(argv: tuple[str, ...], log: Path, heading: str = "") -> Outcome:
+    """Run one command line in this process, its output going to a log file; never raises for a run's own failure.
+
+    Args:
+        heading: stands above the output.
+    """
     from mammoth.cli import main
 
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("w", encoding="utf-8") as file, contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
+        file.write(heading)
         status = main(list(argv))
     lines = log.read_text(encoding="utf-8").strip().splitlines()
     return Outcome(argv, status, next((line for line in reversed(lines) if line.startswith("error: ")), ""))
@@ -267,7 +275,18 @@ def perform(job: Job, device: str = "") -> Outcome:
         if found is not None:
             return found
         _tidy(folder)
-        return execute((*job.argv, *_pin(job.argv, device)), job.log)._replace(argv=job.argv)
+        return _go_on((*job.argv, *_pin(job.argv, device)), job)._replace(argv=job.argv)
+
+
+def _go_on(argv: tuple[str, ...], job: Job) -> Outcome:
+    """Run a command line, from the run's newest checkpoint if there is one; where none can be used it begins anew."""
+    if job.checkpoints is None or next(job.checkpoints.glob("*.pt"), None) is None:
+        return execute(argv, job.log)
+    outcome = execute((*argv, "--resume", "auto"), job.log)
+    if outcome.status != 2:
+        return outcome
+    why = outcome.message.removeprefix("error: ")
+    return execute(argv, job.log, f"the checkpoints in {job.checkpoints} are of no use, so the run begins anew: {why}\n")
 
 
 def _tidy(folder: Path) -> None:
@@ -282,6 +301,6 @@ def _pin(argv: tuple[str, ...], device: str) -> tuple[str, ...]:
 
 
 __all__ = [
-    "BY_ANOTHER", "ELSEWHERE", "INTERRUPTED", "Claim", "Glance", "Job", "Launcher", "Outcome", "claimed", "execute", "glance",
-    "holders", "is_alive", "latest", "locked", "perform", "settled", "stamp", "try_lock",
+    "BY_ANOTHER", "ELSEWHERE", "INTERRUPTED", "STOPPED", "Claim", "Glance", "Job", "Launcher", "Outcome", "claimed", "execute",
+    "glance", "holders", "is_alive", "latest", "locked", "perform", "settled", "stamp", "try_lock",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
-from mammoth.launchers.jobs import INTERRUPTED, Job, Outcome, execute
+from mammoth.launchers.jobs import INTERRUPTED, STOPPED, Job, Outcome, execute
 from mammoth.launchers.signals import ctrl_c_withheld
 from mammoth.launchers.worker import GRACE, read_outcome, to_line
 from utils.threads import available_cores
@@ -155,7 +155,7 @@ class Pool:
         job, outcome = worker.job, worker.take()
         assert job is not None
         worker.job = None
-        if outcome is not None and outcome.status != INTERRUPTED:
+        if outcome is not None and outcome.status not in STOPPED:
             return outcome
         status = self._workers.pop(slot).bury(time.monotonic() + GRACE)
         if outcome is not None or status == INTERRUPTED:

@@ -1,8 +1,8 @@
 """A worker: a process that imports once and takes run after run. Started by `local.Pool`, never by hand.
 
 Jobs come as JSON lines on stdin, outcomes go as JSON lines to stdout; end of file ends it. A signal to stop, or its parent's
-death, interrupts the run at hand, whose record is closed as interrupted. An exception that a run lets escape ends the worker, with
-the traceback in the run's log, so that the next run starts in a fresh process.
+death, interrupts the run at hand, which saves its state and closes its record as interrupted. An exception that a run lets escape
+ends the worker, with the traceback in the run's log, so that the next run starts in a fresh process.
 """
 
 import json
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from mammoth.launchers import jobs
-from mammoth.launchers.jobs import INTERRUPTED, Job, Outcome
+from mammoth.launchers.jobs import INTERRUPTED, STOPPED, Job, Outcome
 from mammoth.launchers.signals import stop_signals
 
 GRACE = 10.0  # seconds from a signal to stop until the process is killed
@@ -29,8 +29,8 @@ def to_line(message: Job | Outcome) -> bytes:
 
 def read_job(line: bytes) -> Job:
     """Read a job from a line."""
-    argv, log, seen = json.loads(line)
-    return Job(tuple(argv), Path(log), seen)
+    argv, log, seen, checkpoints = json.loads(line)
+    return Job(tuple(argv), Path(log), seen, Path(checkpoints) if checkpoints else None)
 
 
 def read_outcome(line: bytes) -> Outcome:
@@ -55,7 +55,7 @@ def serve(parent: int, device: str = "", perform: Callable[[Job, str], Outcome] 
                 outcome = _attempt(perform, read_job(line), device)
                 channel.write(to_line(outcome))
                 channel.flush()
-                if outcome.status == INTERRUPTED:
+                if outcome.status in STOPPED:
                     break
         except (KeyboardInterrupt, BrokenPipeError):
             return INTERRUPTED

@@ -7,6 +7,7 @@ its p is the largest of its contrasts'. The level is 5 %, Holm's correction over
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -48,18 +49,25 @@ Contrast = Callable[[Evidence], Values]
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of the paper: its words in ours, the figure that it gives, its contrasts, and how ours is worded."""
+    """A claim of the paper: its words in ours, the figure that it gives, its contrasts, and how ours is worded.
+
+    `signs` turn each contrast's mean into the direction of the paper's figure: -1 where that is a fall.
+    """
 
     name: str
     text: str
     paper: str
     contrasts: tuple[Contrast, ...]
     unit: str = "points"
+    signs: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What our runs say of a claim. `ours`: the mean of each contrast; `p`: Holm-corrected, None with fewer than two seeds."""
+    """What our runs say of a claim.
+
+    `ours`: the mean of each contrast, in the paper's direction; `p`: Holm-corrected, None with fewer than two seeds.
+    """
 
     claim: Claim
     ours: str
@@ -199,6 +207,7 @@ CLAIMS: tuple[Claim, ...] = (
         "PVBF has the lowest FR at MS 20 and 100",
         "24.0, 18.1",
         tuple(less(SHORT, FULL, rival, size) for size in SIZES[:2] for rival in RIVALS),
+        signs=(-1,) * 2 * len(RIVALS),
     ),
     Claim(
         "ec-acc",
@@ -211,10 +220,11 @@ CLAIMS: tuple[Claim, ...] = (
         "PVBF without D-CWR is below ER-ACE in FR at MS 20, 100 and 500",
         "-2.2, -1.0, -2.4",
         tuple(less(SHORT, PLAIN, "ER-ACE", size) for size in SIZES),
+        signs=(-1, -1, -1),
     ),
-    Claim("arm-ec", "Without E&C, ACC falls and FR rises", "-3.3, +2.7", _arm("E&C")),
-    Claim("arm-dcwr", "Without D-CWR, ACC falls and FR rises", "-4.4, +2.1", _arm("D-CWR")),
-    Claim("arm-ace", "Without ACE, ACC falls and FR rises", "-7.9, +31.2", _arm("ACE")),
+    Claim("arm-ec", "Without E&C, ACC falls and FR rises", "-3.3, +2.7", _arm("E&C"), signs=(-1, 1)),
+    Claim("arm-dcwr", "Without D-CWR, ACC falls and FR rises", "-4.4, +2.1", _arm("D-CWR"), signs=(-1, 1)),
+    Claim("arm-ace", "Without ACE, ACC falls and FR rises", "-7.9, +31.2", _arm("ACE"), signs=(-1, 1)),
     Claim(
         "long-first",
         "PVBF without D-CWR has the highest ACC on both long sequences",
@@ -232,12 +242,14 @@ CLAIMS: tuple[Claim, ...] = (
         "D-CWR lowers ACC on both long sequences",
         "-4.1, -2.8",
         tuple(more(LONG, PLAIN, FULL, data) for data in LONG_SETS),
+        signs=(-1, -1),
     ),
     Claim(
         "ar1-long",
         "AR1* is below ER on both long sequences",
         "-2.9, -2.4",
         tuple(more(LONG, "ER", "AR1*", data) for data in LONG_SETS),
+        signs=(-1, -1),
     ),
     Claim(
         "output-falls",
@@ -315,6 +327,7 @@ CLAIMS: tuple[Claim, ...] = (
         "Fewer test images are taken for the newest task by PVBF than by ER (MS 500)",
         "less",
         (less(SHORT, FULL, "ER", "MS=500", "bias"),),
+        signs=(-1,),
     ),
 )
 
@@ -366,7 +379,8 @@ def _outcome(claim: Claim, contrasts: Sequence[Values], p: float | None) -> Outc
     if n == 0:
         return Outcome(claim, "–", 0, None, "not run")
     means = [sum(values.values()) / len(values) for values in contrasts]
-    ours = ", ".join(f"{mean:+.1f}" for mean in means) + f" {claim.unit}"
+    shown = [sign * mean for sign, mean in zip(claim.signs or (1,) * len(means), means, strict=True)]
+    ours = ", ".join(f"{mean:+.1f}" for mean in shown) + f" {claim.unit}"
     if p is not None and min(means) > 0 and p < LEVEL:
         return Outcome(claim, ours, n, p, "holds")
     against = [values for values, mean in zip(contrasts, means, strict=True) if mean < 0]
@@ -377,8 +391,11 @@ def _outcome(claim: Claim, contrasts: Sequence[Values], p: float | None) -> Outc
 
 
 def markdown(outcomes: Sequence[Outcome]) -> str:
-    """Return the claims as a Markdown table."""
-    lines = ["| claim | paper | ours | n | p (Holm) | verdict |", "|---|---|---|---|---|---|"]
+    """Return the claims as a Markdown table, after a line that counts them by verdict."""
+    verdicts = Counter(outcome.verdict.split(" (")[0] for outcome in outcomes)
+    count = ", ".join(f"{number} {verdict}" for verdict, number in verdicts.most_common())
+    lines = [f"{len(outcomes)} claims: {count}.", ""]
+    lines += ["| claim | paper | ours | n | p (Holm) | verdict |", "|---|---|---|---|---|---|"]
     for outcome in outcomes:
         p = "–" if outcome.p is None else f"{outcome.p:.3f}"
         words = (outcome.claim.text, outcome.claim.paper, outcome.ours, str(outcome.n), p, outcome.verdict)

@@ -14,10 +14,13 @@ FIGURES = ROOT / "docs" / "reliability.json"
 SENTENCES = {
     "kills": "{survived} times SIGKILL in one run of {steps:,} steps: record and state equal the uninterrupted run's",
     "fuzz": "{cases:,} command lines made at random, no traceback",
+    "corruptions": "{kinds}: {cut:,} files of each cut short, all refused (of caches: made anew); {flipped:,} with "
+    "a bit flipped, refused or read, and no other error",
+    "twice": "{methods} methods with {threads} threads, each command in two processes: the same records and last states",
     "processes": "{processes} processes in one folder at once, of {runs} runs: {records} records, all whole",
     "full_disk": "a disk of {megabytes} MB, full after {checkpoints} checkpoints, all readable; the run ended with status {status}",
     "soak": "{tasks:,} tasks of one step, {memory:,} stored images; last 100 to first 100: resident memory {memory_ratio:.3f}, "
-    "median time {time_ratio:.3f}; open files {files_before} before, {files_after} after",
+    "median CPU time {time_ratio:.3f}; open files {files_before} before, {files_after} after",
 }
 
 

@@ -13,6 +13,7 @@ from mammoth.results import Row
 from utils.metrics import Matrix, average_accuracy, forgetting
 
 MEASURES: dict[str, Callable[[Matrix], float | None]] = {"ACC": average_accuracy, "FR": forgetting}
+RANKED_FROM = 3  # seeds
 TITLES = {"class_il": "Class-IL", "task_il": "Task-IL"}
 
 
@@ -64,9 +65,13 @@ def build(experiment: Experiment, rows: Sequence[Row], setting: str = "class_il"
 
 
 def _rank(lines: list[tuple[str, list[Entry]]], heads: list[tuple[str, str]], references: Iterable[str]) -> None:
-    """Mark best and second of each column: highest ACC, lowest FR; reference rows (IID) take no part."""
+    """Mark best and second of each column: highest ACC, lowest FR.
+
+    Reference rows (IID) take no part, nor do cells of fewer than RANKED_FROM seeds: a single seed ranks nothing.
+    """
     for place, (_, measure) in enumerate(heads):
         means = {row: entries[place].ours for row, entries in lines if row not in references}
+        means = {row: ours for row, ours in means.items() if ours and ours.n >= RANKED_FROM}
         found = sorted({round(ours.mean, 2) for ours in means.values() if ours}, reverse=measure == "ACC")
         for row, entries in lines:
             ours = means.get(row)

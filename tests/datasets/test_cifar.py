@@ -140,6 +140,31 @@ def test_the_offline_config_augments_training_images_only(tmp_path):
     assert torch.equal(*[next(iter(test))[0] for _ in range(2)])
 
 
+@pytest.mark.parametrize("config", ["default", "online"])
+def test_strong_augmentation_changes_colours_before_normalising(tmp_path, config):
+    """--transform_type strong, for stream and replay, on top of what the config does; test images stay as they are."""
+    lay_out("seq-cifar10", tmp_path)
+    weak = dataset_of("seq-cifar10", tmp_path, dataset_config=config)
+    strong = dataset_of("seq-cifar10", tmp_path, dataset_config=config, transform_type="strong")
+    names = [[name for name, _ in made.get_transform().specs] for made in (weak, strong)]
+    assert [name for name in names[1] if name != "ColorJitter"] == names[0]
+    assert names[1].index("ColorJitter") == names[1].index("ToTensor") - 1
+    assert strong.TEST_TRANSFORM == weak.TEST_TRANSFORM
+    batch = strong.get_data_loaders()[0].dataset.batch(torch.arange(2))
+    assert batch[0].isfinite().all()
+
+
+def test_asymmetric_noise_stays_within_superclasses():
+    """Each CIFAR-100 class is taken for the next of its five, so that five steps lead back; numbers are the alphabet's."""
+    follower, names = SequentialCIFAR100.CONFUSED_WITH, SequentialCIFAR100.CLASS_NAMES
+    assert sorted(follower.values()) == list(range(100))
+    circle = [names.index("bicycle")]
+    for _ in range(5):
+        circle.append(follower[circle[-1]])
+    assert [names[label] for label in circle] == ["bicycle", "bus", "motorcycle", "pickup_truck", "train", "bicycle"]
+    assert (names[0], names[99]) == ("apple", "worm")
+
+
 # -- checking ----------------------------------------------------------------------------------------------------------
 
 

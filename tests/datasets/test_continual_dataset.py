@@ -180,8 +180,8 @@ def test_an_order_of_tasks_is_an_order_of_domains():
     ("flags", "expected"),
     [
         ({"batch_size": 5}, True),  # tasks of 6, 24 and 12 images
-        ({"batch_size": 5, "n_iters": 1}, False),
-        ({"batch_size": 5, "n_iters": 2}, True),
+        ({"batch_size": 5, "steps": 1}, False),
+        ({"batch_size": 5, "steps": 2}, True),
         ({"batch_size": 5, "drop_last": 1}, False),
         ({"batch_size": 5, "joint": 1}, False),
         ({"batch_size": 1, "drop_last": 1}, True),
@@ -192,7 +192,9 @@ def test_an_order_of_tasks_is_an_order_of_domains():
 )
 def test_whether_a_batch_may_be_one_image(flags, expected):
     """By the sizes of the tasks, the batch, the steps taken and the labels given."""
-    assert squares(**flags).has_batch_of_one() is expected
+    flags = dict(flags)
+    steps = {"steps": flags.pop("steps")} if "steps" in flags else {}
+    assert squares(**flags).has_batch_of_one(**steps) is expected
 
 
 @pytest.mark.parametrize("seed", range(4))

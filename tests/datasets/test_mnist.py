@@ -144,6 +144,34 @@ def test_an_order_of_tasks_is_an_order_of_domains(name, dataset):
             assert not torch.equal(loader.dataset.data, natural.task_images(images, task).data)
 
 
+@pytest.mark.parametrize("name", ["perm-mnist", "rot-mnist"])
+def test_upstreams_way_of_drawing_is_at_hand(name, dataset):
+    """--domain_draws global: the task's change depends on what was drawn before, and is one for training and test."""
+
+    def shown(draws):
+        made = dataset(name, "--domain_draws", "global")
+        randomness.start(0)
+        torch.rand(draws)
+        loaders = made.get_data_loaders()
+        for loader, train in zip(loaders, (True, False), strict=True):
+            assert torch.equal(loader.dataset.data, made.task_images(made.split(train), 0).data)
+        return loaders[0].dataset.data
+
+    assert torch.equal(shown(1), shown(1))
+    assert not torch.equal(shown(1), shown(2))
+
+
+def test_a_run_with_global_draws_cannot_go_on(dataset):
+    """A checkpoint does not have them."""
+    with pytest.raises(ValueError, match="--domain_draws global"):
+        dataset("perm-mnist", "--domain_draws", "global", "--resume", "auto")
+
+
+def test_a_runs_name_is_as_it_was_without_the_flag(resolve):
+    """A flag that is not given is not in the arguments."""
+    assert not hasattr(resolve(*RUN, "--dataset", "perm-mnist"), "domain_draws")
+
+
 def test_a_permutation_moves_pixels_and_loses_none(dataset):
     """The same values in another order, the same order for every image."""
     made = dataset("perm-mnist")

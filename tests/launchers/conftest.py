@@ -22,7 +22,8 @@ def experiment(tmp_path: Path) -> Callable[..., Path]:
     def written(seeds: int = 2, **common: Any) -> Path:
         flags = {"dataset": "seq-digits", "stop_after": 2, "n_iters": 2, "device": "cpu", "non_verbose": 1, **common}
         rows = [{"label": "SGD", "model": "sgd"}, {"label": "ER", "model": "er"}]
-        content = {"title": "T", "seeds": seeds, "common": {**flags, "base_path": str(tmp_path)}, "rows": rows}
+        places = {"base_path": str(tmp_path), "checkpoint_path": str(tmp_path / "kept")}
+        content = {"title": "T", "seeds": seeds, "common": {**places, **flags}, "rows": rows}
         path = tmp_path / "table.yaml"
         path.write_text(yaml.safe_dump(content, sort_keys=False))
         return path
@@ -52,7 +53,7 @@ def records(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(path.read_text()) for path in sorted(folder.glob("results/records/*/record.json"))]
 
 
-def wait_for(condition: Callable[[], Any], seconds: float = 60) -> Any:
+def wait_for(condition: Callable[[], Any], seconds: float = 240) -> Any:
     """Wait until a condition holds; returns its value."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):

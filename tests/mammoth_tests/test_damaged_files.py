@@ -2,6 +2,7 @@
 
 import pickle
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -62,9 +63,9 @@ def complaint(read: Callable[[Path], Any], path: Path, default: str) -> str:
     return default
 
 
-def damage(kind: str, content: bytes, path: Path, count: int) -> None:
+def damage(kind: str, content: bytes, path: Path, count: int, seed: int = 0) -> None:
     """Read `count` files that are cut short, and as many with a bit flipped."""
-    draws, read = random.Random(0), READERS[kind][1]
+    draws, read = random.Random(seed), READERS[kind][1]
     for _ in range(count):
         path.write_bytes(content[: draws.randrange(len(content.rstrip()))])
         with pytest.raises(ValueError, match=path.name):
@@ -73,9 +74,9 @@ def damage(kind: str, content: bytes, path: Path, count: int) -> None:
         assert path.name in complaint(read, path, default=path.name)  # where nothing tells a change, it is read
 
 
-def damage_cache(folder: Path, count: int) -> None:
+def damage_cache(folder: Path, count: int, seed: int = 0) -> None:
     """Read a cache file, cut short or with a bit flipped, `count` times each: it is what it was, or made anew."""
-    draws, made = random.Random(0), {"images": torch.arange(3000, dtype=torch.int16).view(30, 100), "names": ["a", "b"], "n": 7}
+    draws, made = random.Random(seed), {"images": torch.arange(3000, dtype=torch.int16).view(30, 100), "names": ["a", "b"], "n": 7}
     cached(folder, "cache", "sources", lambda: made)
     path = folder / "cache.pt"
     content = path.read_bytes()
@@ -98,6 +99,17 @@ def test_damaged_files(kind, whole, tmp_path):
 def test_damaged_caches(tmp_path):
     """As many: the cache of decoded images is made anew; only a flip within the images themselves goes unseen."""
     damage_cache(tmp_path, COUNT)
+
+
+@pytest.mark.long
+def test_damage_is_counted(whole, tmp_path, note):
+    """As many again, of all kinds, at other places."""
+    for kind in READERS:
+        damage(kind, whole(READERS[kind][0]), tmp_path / "damaged", COUNT, seed=1)
+        for left in (tmp_path / "results", tmp_path / "kept", tmp_path / "idx"):
+            shutil.rmtree(left, ignore_errors=True)
+    damage_cache(tmp_path / "cache", COUNT, seed=1)
+    note("corruptions", kinds=", ".join([*READERS, "cache of images"]), cut=COUNT, flipped=COUNT)
 
 
 @pytest.mark.parametrize("length", range(20))

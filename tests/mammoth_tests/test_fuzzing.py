@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import torch
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 import models
+from backbone import get_backbone
 from mammoth import cli, settings
 from utils.args import actions_by_name, convert
 
@@ -48,6 +50,7 @@ NAMES = {
     "results_path": ("results", "a/b/c", "file"),
     "checkpoint_path": ("kept", "file"),
     "resume": ("auto", "auto", "absent.pt", "file", "folder"),
+    "loadcheck": ("weights.pt", "weights.pt", "misfit.pt", "absent.pt", "file", "folder"),
 }
 
 
@@ -123,11 +126,14 @@ def fuzz(cases: int) -> None:
 
 @pytest.fixture
 def workplace(tmp_path, monkeypatch):
-    """An empty folder to run in, with a folder and a file that is none of ours in it, and 4 GB of memory beyond what is taken."""
+    """A folder to run in: in it a folder, a file that is none of ours, two of weights; 4 GB of memory beyond what is taken."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "unnamed.py").write_text("NAME = None")  # as much as a folder of methods or benchmarks must hold
     (tmp_path / "file").write_text("neither a checkpoint nor a folder")
+    weights = get_backbone(settings.resolve(["--model", "sgd", "--seed", "0"]).args).state_dict()
+    torch.save(weights, "weights.pt")
+    torch.save({name: value[:1] for name, value in weights.items()}, "misfit.pt")
     before = resource.getrlimit(resource.RLIMIT_AS)
     taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (taken + 4 * 2**30, before[1]))

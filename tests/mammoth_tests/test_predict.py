@@ -4,6 +4,8 @@ import csv
 import io
 import json
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from PIL import Image
 from datasets import get_dataset
 from mammoth import cli, predict, settings
 from utils.checkpoints import load_checkpoint, restore_model
+from utils.yaml_files import ROOT
 
 COLOURS = {"rouge vif": (220, 20, 20), "green": (20, 220, 20), "blue": (20, 20, 220), "écru": (230, 225, 200)}
 
@@ -161,3 +164,28 @@ def test_a_checkpoint_works_without_the_data(go, tmp_path):
     right = (predict.probabilities(model, checkpoint, images).argmax(1) == test.targets).float()
     tasks = [float(right[test.targets // 2 == task].mean()) * 100 for task in range(5)]
     assert tasks == pytest.approx(record["class_il"][-1], abs=0.01)
+
+
+def test_a_method_from_a_folder_of_its_own(tmp_path):
+    """It needs --models_path again, and says so by its name without."""
+    (tmp_path / "mine").mkdir()
+    lines = ["from models.sgd import Sgd", "class Mine(Sgd):", '    """Mine."""', '    NAME = "mine-alone"']
+    (tmp_path / "mine" / "mine_alone.py").write_text("\n".join(lines), encoding="utf-8")
+    photo(tmp_path / "photos" / "a.png", (220, 20, 20), 0)
+    folder = ("--models_path", str(tmp_path / "mine"))
+    saved = ("--savecheck", "last", "--checkpoint_path", str(tmp_path / "kept"))
+    code = (
+        "import sys; from mammoth import cli, predict; sys.exit((cli if sys.argv[1] == '--model' else predict).main(sys.argv[1:]))"
+    )
+
+    def run(*words):
+        return subprocess.run([sys.executable, "-c", code, *words], cwd=ROOT, capture_output=True, text=True)
+
+    trained = run("--model", "mine-alone", *folder, *saved, "--debug_mode", "1", "--base_path", str(tmp_path), "--device", "cpu")
+    assert trained.returncode == 0, trained.stderr
+    (checkpoint,) = (tmp_path / "kept").glob("*/last.pt")
+    words = ("--checkpoint", str(checkpoint), "--images", str(tmp_path / "photos"))
+    without = run(*words)
+    assert without.returncode == 2
+    assert "mine-alone" in without.stderr
+    assert run(*words, *folder).stdout.count("\n") == 2

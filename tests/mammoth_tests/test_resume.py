@@ -13,14 +13,27 @@ import torch
 import models
 from mammoth import cli, resume, runner
 from mammoth.interruption import Interrupted, StopRequest
+from mammoth.records import read_record
 from models import ContinualModel
-from utils.checkpoints import load_checkpoint
+from utils.checkpoints import _warn_of, load_checkpoint, restore_model
+from utils.registry import Registry
 from utils.yaml_files import ROOT
 
 METHODS = sorted(models.get_model_names())
 SHORT = ("--debug_mode", "1", "--stop_after", "2", "--savecheck", "last")
 NUMBERS = ("args", "class_il", "task_il", "confusion", "diagnostics", "variation", "forward_transfer", "status", "data")
-STATE = ("model", "optimizer", "scheduler", "buffer", "buffers", "counters", "generators", "global_generators")
+STATE = (
+    "model",
+    "attributes",
+    "modes",
+    "optimizer",
+    "scheduler",
+    "buffer",
+    "buffers",
+    "counters",
+    "generators",
+    "global_generators",
+)
 
 
 def equal(first, second) -> bool:
@@ -81,6 +94,89 @@ def test_stop_and_resume(method, step, stopped_at):
     if models.get_model_class(method).NAME in ("joint", "iid") and step > 6:
         pytest.skip("one task of six steps")
     assert stopped_at(step, "--model", method, *SHORT) == []
+
+
+KEEPING = '''
+"""A method that keeps its state as files written for Mammoth do: in attributes that are made after it is built."""
+import copy
+import numpy as np
+import torch
+from models.utils.continual_model import ContinualModel
+
+class Keeping(ContinualModel):
+    """Pulled towards the weights and the outputs of the network before the task."""
+    NAME = "keeping"
+    COMPATIBILITY = ["class-il"]
+
+    def __init__(self, backbone, loss, args, transform, dataset=None):
+        super().__init__(backbone, loss, args, transform, dataset=dataset)
+        self.old_net = self.anchor = None
+        self.sums = {}
+        self.scale = np.ones(3)
+
+    def begin_task(self, dataset):
+        self.old_net = copy.deepcopy(self.net).eval()
+
+    def end_task(self, dataset):
+        self.anchor = self.net.get_params().data.clone()
+        self.scale *= 0.5
+
+    def observe(self, inputs, labels, not_aug_inputs, epoch=None):
+        self.opt.zero_grad()
+        outputs = self.net(inputs)
+        loss = self.loss(outputs, labels) + (outputs - self.old_net(inputs).detach()).pow(2).mean()
+        if self.anchor is not None:
+            loss = loss + float(self.scale[0]) * (self.net.get_params() - self.anchor).pow(2).sum()
+        loss = loss + 0.01 * len(self.sums.get("seen", ()))
+        loss.backward()
+        self.opt.step()
+        self.sums.setdefault("seen", []).append(outputs.detach().sum())
+        return loss.item()
+'''
+
+
+@pytest.fixture
+def keeping(tmp_path, monkeypatch):
+    """Return flags of the method `keeping`, in a folder that is added to a registry of this test's own."""
+    monkeypatch.setattr(models, "_registry", Registry("method", models.__name__, models.__path__, ContinualModel))
+    (tmp_path / "methods").mkdir()
+    (tmp_path / "methods" / "keeping.py").write_text(KEEPING, encoding="utf-8")
+    models.add_models_path(str(tmp_path / "methods"))
+    return ("--model", "keeping")
+
+
+@pytest.mark.parametrize("step", [4, 6, 9])
+def test_state_in_attributes_is_carried(step, keeping, stopped_at):
+    """Tensors, arrays, containers and a copy of the network that are made after the method is built."""
+    assert stopped_at(step, *keeping, *SHORT) == []
+
+
+def test_a_checkpoint_with_a_copy_of_the_network_predicts(keeping, go, tmp_path):
+    """`restore_model` builds the copy, in the mode that it had."""
+    record = go(*keeping, *SHORT, "--checkpoint_path", str(tmp_path / "kept"))
+    content = load_checkpoint(tmp_path / "kept" / record["run_id"] / "last.pt")
+    model = restore_model(content, torch.device("cpu"))
+    assert torch.equal(model.old_net.classifier.weight, content["model"]["old_net.classifier.weight"])
+    assert model.scale.tolist() == [0.25] * 3
+    content["model"] = {name.replace("old_net.classifier", "old_net.head"): value for name, value in content["model"].items()}
+    with pytest.raises(ValueError, match=r"'old_net' of keeping.*make it in __init__"):
+        restore_model(content, torch.device("cpu"))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_no_method_here_keeps_what_a_checkpoint_cannot_hold(method, go, tmp_path, caplog):
+    """After two tasks nothing is left out, and none says so."""
+    _warn_of.cache_clear()
+    go("--model", method, *SHORT, "--checkpoint_path", str(tmp_path / "kept"))
+    assert "cannot hold" not in caplog.text
+
+
+def test_what_cannot_be_held_is_said_once(go, tmp_path, caplog, monkeypatch):
+    """A list of networks: named at the first checkpoint, with what may come of it."""
+    _warn_of.cache_clear()
+    monkeypatch.setattr(models.get_model_class("sgd"), "begin_task", lambda self, dataset: vars(self).update(nets=[self.net]))
+    go("--model", "sgd", *SHORT[:4], "--savecheck", "task", "--checkpoint_path", str(tmp_path / "kept"))
+    assert caplog.text.count("sgd keeps nets, which checkpoints cannot hold") == 1
 
 
 @pytest.mark.parametrize(
@@ -166,7 +262,28 @@ def test_what_cannot_be_resumed(go, resolve, tmp_path):
         go(*words, "--lr", "0.5", "--resume", str(path))
     with pytest.raises(runner.InputError, match="no checkpoint"):
         go(*words, "--resume", str(tmp_path / "absent.pt"))
-    assert cli.main(["--model", "er", "--resume", "auto"]) == 2
+
+
+def test_a_file_that_is_gone_on_with_knows_its_seed(go, tmp_path, capsys):
+    """--resume FILE without --seed goes on with the file's; --resume auto without one is refused in a line."""
+    words = ("--model", "er", "--debug_mode", "1", "--stop_after", "2", "--non_verbose", "1", "--device", "cpu", "--threads", "1")
+    where = ("--base_path", str(tmp_path), "--checkpoint_path", str(tmp_path / "kept"))
+    assert cli.main([*words, *where, "--seed", "5", "--savecheck", "8"]) == 0
+    (record,) = tmp_path.rglob("record.json")
+    whole = read_record(record)
+    kept = tmp_path / "kept" / whole["run_id"]
+    for path, at in ((kept / "t001_s000000008.pt", 8), (kept / "last.pt", 12)):
+        record.unlink()
+        assert cli.main([*words, *where, "--resume", str(path)]) == 0
+        again = read_record(record)
+        assert again["provenance"]["resumed_at"] == [at]
+        assert differing(whole, again, NUMBERS[1:]) == []
+    capsys.readouterr()
+    assert cli.main([*words, *where, "--resume", "auto"]) == 2
+    said = capsys.readouterr().err
+    assert said == "error: --resume auto needs the run's --seed: checkpoints are found by it; --resume FILE does without\n"
+    assert cli.main([*words, *where, "--resume", str(record)]) == 2
+    assert "record.json is corrupt or no checkpoint" in capsys.readouterr().err
 
 
 def test_other_code_is_not_gone_on_with(go, tmp_path, monkeypatch):

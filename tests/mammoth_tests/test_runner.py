@@ -346,7 +346,7 @@ def test_finite_losses_never_stop_a_run():
 
 def test_the_confusion_matrix_counts_every_test_image(go):
     """After each task: one row a true class, only classes so far, and the accuracies follow from it."""
-    record = go("--model", "er", "--debug_mode", "1", "--stop_after", "2")
+    record = go("--model", "er", "--n_iters", "6", "--stop_after", "2")
     confusion = torch.tensor(record["confusion"][1])
     assert confusion.shape == (10, 10)
     assert confusion[:4].sum(1).tolist() == [35, 36, 35, 36]

@@ -13,7 +13,6 @@ from PIL import Image
 import datasets
 import models
 from mammoth import records, settings
-from mammoth.runner import InputError
 from models.sgd import Sgd
 from tests.datasets.made_files import write_mini_tree, write_mnist, write_tiny_folder
 from utils.args import MANAGEMENT
@@ -168,6 +167,15 @@ def test_both_memory_flags_are_an_error(resolve):
     """The two ways to size the memory exclude each other."""
     with pytest.raises(ValueError, match=r"buffer_size.*buffer_per_class"):
         resolve("--model", "er", "--buffer_size", "10", "--buffer_per_class", "10")
+
+
+def test_a_method_meets_only_the_settings_that_it_lists(resolve, monkeypatch):
+    """Another is refused at the start in one line; a method that lists none is let through."""
+    monkeypatch.setattr(Sgd, "COMPATIBILITY", ["domain-il"])
+    with pytest.raises(ValueError, match=r"^--model sgd takes domain-il benchmarks; seq-digits is class-il$"):
+        resolve("--model", "sgd", "--dataset", "seq-digits")
+    monkeypatch.setattr(Sgd, "COMPATIBILITY", [])
+    assert resolve("--model", "sgd", "--dataset", "seq-digits").model == "sgd"
 
 
 def test_a_missing_memory_is_an_error(resolve):
@@ -330,7 +338,7 @@ def test_verify_data_from_the_environment(value, expected, monkeypatch, resolve)
     [
         ("--base_path", "elsewhere"), ("--results_path", "other"), ("--device", "cpu"),
         ("--threads", "3"), ("--notes", "a try"), ("--non_verbose", "1"), ("--verify_data", "0"),
-        ("--savecheck", "last"), ("--checkpoint_path", "elsewhere"),
+        ("--savecheck", "last"), ("--checkpoint_path", "elsewhere"), ("--ckpt_name", "mine"), ("--save_checkpoint_mode", "safe"),
         ("--tensorboard", "1"), ("--wandb_name", "a"), ("--wandb_entity", "b"), ("--wandb_project", "c"),
     ],
 )  # fmt: skip
@@ -487,7 +495,7 @@ def test_every_config_runs_a_step_of_every_method(path, method, made_folder, go_
     narrow = ("--num_filters", "16") if "resnet18" in path.read_text() and "reduced" not in path.read_text() else ()
     narrow += ("--hal_anchor_steps", "2") if method == "hal" else ()
     if method == "icarl" and datasets.get_dataset_class(path.parent.name).SETTING == "domain-il":
-        with pytest.raises(InputError, match="icarl takes class-il"):
+        with pytest.raises(ValueError, match="icarl takes class-il"):
             one_step(go_here, made_folder, method, path, *narrow)
         return
     record = one_step(go_here, made_folder, method, path, *narrow)

@@ -321,6 +321,7 @@ SHARED_FLAGS: dict[str, tuple[tuple[str, ...], str]] = {
     "noise_rate": (SHORT, "0.5"),
 }
 ON_A_GPU = ("code_optimization",)
+WITH_A_FILE = ("loadcheck", "start_from", "inference_only")  # tests/mammoth_tests/test_loading.py
 ON_CIFAR = ("noise_type",)  # the digits have no similar classes; tests/mammoth_tests/test_upstreams_flags.py has CIFAR's
 
 
@@ -331,7 +332,7 @@ def shared_flags() -> list[str]:
     return list(actions_by_name(parser))
 
 
-@pytest.mark.parametrize("flag", [flag for flag in shared_flags() if flag not in ON_CIFAR])
+@pytest.mark.parametrize("flag", [flag for flag in shared_flags() if flag not in (*ON_CIFAR, *WITH_A_FILE)])
 def test_every_shared_flag_matters(flag, train):
     """As for the methods' own flags, with plain training."""
     assert flag in SHARED_FLAGS, f"--{flag} is new: give it a value in SHARED_FLAGS"

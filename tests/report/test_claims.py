@@ -94,7 +94,32 @@ def test_every_claim_of_the_paper_runs_on_nothing():
     outcomes = judge(Evidence({}))
     assert [outcome.verdict for outcome in outcomes] == ["not run"] * len(CLAIMS)
     assert len({item.name for item in CLAIMS}) == len(CLAIMS)
-    assert claims.markdown(outcomes).count("\n") == len(CLAIMS) + 1
+    text = claims.markdown(outcomes)
+    assert text.startswith(f"{len(CLAIMS)} claims: {len(CLAIMS)} not run.\n\n| claim ")
+    assert text.count("\n") == len(CLAIMS) + 3
+
+
+def test_ours_is_worded_in_the_direction_of_the_papers_figure():
+    """The verdict is about the contrast; what is shown of it has the sign that the paper's figure has."""
+    evidence = Evidence(
+        {
+            "ablation": [
+                {**row, "row": name}
+                for name, found in (
+                    ("PVBF", rows("A", [50.0, 51.0, 53.0], fall=5.0)),
+                    ("PVBF w/o ACE", rows("A", [40.0, 42.0, 43.5], fall=25.0)),
+                )
+                for row in found
+            ]
+        }
+    )
+    (outcome,) = judge(evidence, [item for item in CLAIMS if item.name == "arm-ace"])
+    lost, gained = outcome.ours.removesuffix(" points").split(", ")
+    assert lost.startswith("-9.")
+    assert float(gained) > 0
+    assert outcome.verdict.startswith(("holds", "undecided"))
+    for item in CLAIMS:
+        assert not item.signs or len(item.signs) == len(item.contrasts), item.name
 
 
 def test_variation_claims_read_the_record():

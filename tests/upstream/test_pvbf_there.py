@@ -3,22 +3,16 @@
 import os
 import re
 import shutil
-import struct
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
+from mammoth.upstream_tests import write_idx
 from tests.upstream.conftest import ROOT
 
 LINE = re.compile(r"Accuracy for (\d) task\(s\):.*\[Class-IL\]: ([\d.]+) %")
-
-
-def write_idx(path, values):
-    """Write an array of bytes in MNIST's format: a magic number, the sizes, the bytes."""
-    header = struct.pack(">HBB", 0, 8, values.ndim) + struct.pack(f">{values.ndim}I", *values.shape)
-    path.write_bytes(header + values.astype(np.uint8).tobytes())
 
 
 def made_mnist(base):

@@ -59,3 +59,13 @@ def test_an_upstream_file_runs_for_two_tasks(model, upstream, made, tmp_path):
     assert record["status"] == "done"
     assert [len(row) for row in record["class_il"]] == [1, 2]
     assert record["args"]["method_file"]
+
+
+@pytest.mark.long
+def test_upstreams_gem_without_its_package_is_refused_in_a_line(upstream, made, tmp_path, monkeypatch):
+    """Status 2 and the file's own words, where quadprog cannot be imported."""
+    (tmp_path / "quadprog.py").write_text("raise ImportError('not here')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    ended = run_file("gem", MEMORY, upstream, made, tmp_path)
+    assert ended.returncode == 2
+    assert ended.stderr.splitlines()[-2].startswith("error: the method gem cannot be built: Exception: GEM requires quadprog")

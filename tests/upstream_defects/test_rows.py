@@ -91,3 +91,14 @@ def test_d20_a_data_set_that_does_not_load_is_listed_with_its_reason(tmp_path):
     assert ended.returncode == 0, ended.stderr
     assert re.search(r"broken +\(does not load: ModuleNotFoundError: No module named 'absent_package'\)", ended.stdout)
     assert "seq-digits" in ended.stdout
+
+
+def test_a_method_that_cannot_be_built_says_why_in_two_lines(tmp_path):
+    """A file of the user's that asks for an absent package in its constructor, in whatever way."""
+    lines = ["from models.sgd import Sgd", "class Needy(Sgd):", "    NAME = 'needy'", "    def __init__(self, *parts, **options):"]
+    (tmp_path / "needy.py").write_text("\n".join([*lines, "        raise Exception('needy requires absent_package')"]))
+    flags = ["--models_path", str(tmp_path), "--model", "needy", "--dataset", "seq-digits", "--base_path", str(tmp_path)]
+    ended = subprocess.run([sys.executable, str(ROOT / "main.py"), *flags], capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    said = ["error: the method needy cannot be built: Exception: needy requires absent_package", "LOG_LEVEL=DEBUG shows where."]
+    assert ended.stderr.splitlines() == said

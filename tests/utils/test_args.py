@@ -194,6 +194,7 @@ def test_a_flag_that_collects_may_be_given_twice(parser):
     ("argv", "message"),
     [
         (["--lr", "fast"], "--lr: 'fast' is not a number"),
+        (["--lr=--"], "--lr: '--' is no value"),
         (["--lr", "0"], "--lr: 0 is out of range; it must be above 0"),
         (["--lr", "-0.1"], "--lr: -0.1 is out of range"),
         (["--n_epochs", "0"], "--n_epochs: 0 is out of range"),
