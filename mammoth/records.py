@@ -278,7 +278,10 @@ class Record:
 def finished(args: Namespace) -> Path | None:
     """Return the path of a record of this very run that is done; None if there is none."""
     path = results_folder(args) / "records" / args.run_id / "record.json"
-    return path if _is_done(path) else None
+    try:
+        return path if _is_done(path) else None
+    except OSError:  # a results folder of no use, which `check_writable` will say
+        return None
 
 
 def _is_done(path: Path) -> bool:
