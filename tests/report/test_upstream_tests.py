@@ -61,7 +61,7 @@ def test_the_tests_of_a_checkout_are_run(tmp_path, monkeypatch):
     checkout = tmp_path / "checkout"
     (checkout / "tests").mkdir(parents=True)
     (checkout / "models").mkdir()
-    (checkout / "models" / "mine.py").write_text('from models.sgd import Sgd\nclass Mine(Sgd):\n    """Mine."""\n    NAME = "mine"\n')
+    (checkout / "models" / "mine.py").write_text('from models.sgd import Sgd\nclass Mine(Sgd):\n    NAME = "mine"\n')
     (checkout / "tests" / "test_made.py").write_text(
         "import sys, time\n"
         "def command(words):\n"
