@@ -84,7 +84,8 @@ def put_back(model: Any, content: dict[str, Any]) -> None:
         content: `model`, the method's `state_dict()`; `attributes` and `modes`, if there are any.
 
     Raises:
-        ValueError: the checkpoint has a module that the method lacks and that is no copy of one that it has.
+        ValueError: the checkpoint has a module that the method lacks and that is no copy of one that it has, or an attribute
+            that is not as `packed` writes it.
         RuntimeError: weights do not fit (torch's words).
     """
     weights, own = content["model"], model.state_dict()
@@ -95,7 +96,10 @@ def put_back(model: Any, content: dict[str, Any]) -> None:
     for name, pair in (content.get("attributes") or {}).items():
         of_class = getattr(type(model), name, None)
         if not (name.startswith("__") or callable(of_class) or isinstance(of_class, property)):
-            setattr(model, name, unpacked(pair, model.device))
+            try:
+                setattr(model, name, unpacked(pair, model.device))
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
+                raise ValueError(f"the checkpoint's attribute {name!r} of {model.NAME} cannot be read: {error}") from error
 
 
 def _make_room(model: Any, name: str, weights: dict[str, Tensor], content: dict[str, Any]) -> None:
@@ -111,5 +115,5 @@ def _make_room(model: Any, name: str, weights: dict[str, Tensor], content: dict[
             f"the checkpoint holds {name!r} of {model.NAME}, which the method makes later and which is no copy of its network; "
             f"make it in __init__, so that it can be restored"
         )
-    training, trained = content["modes"][name]
+    training, trained = (content.get("modes") or {}).get(name, (False, False))
     setattr(model, name, copy.deepcopy(twin).train(training).requires_grad_(trained))

@@ -158,6 +158,9 @@ def test_a_checkpoint_with_a_copy_of_the_network_predicts(keeping, go, tmp_path)
     model = restore_model(content, torch.device("cpu"))
     assert torch.equal(model.old_net.classifier.weight, content["model"]["old_net.classifier.weight"])
     assert model.scale.tolist() == [0.25] * 3
+    damaged = {**content, "attributes": {"scale": ["list", 7]}}
+    with pytest.raises(ValueError, match=r"attribute 'scale' of keeping cannot be read"):
+        restore_model(damaged, torch.device("cpu"))
     content["model"] = {name.replace("old_net.classifier", "old_net.head"): value for name, value in content["model"].items()}
     with pytest.raises(ValueError, match=r"'old_net' of keeping.*make it in __init__"):
         restore_model(content, torch.device("cpu"))
