@@ -109,7 +109,7 @@ class SequentialFolder(ContinualDataset):
             for label, name in enumerate(self.CLASS_NAMES):
                 if not bool((content[f"{split}_labels"] == label).any()):
                     raise ValueError(f"{self.args.data_path}: class {name!r} has no {split} image that can be read")
-        return {**content, "bad": [(str(path.absolute()), reason) for path, reason in found.bad]}
+        return {**content, "bad": found.bad_names()}
 
 
 def natural(name: str) -> list[tuple[int, int, str]]:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from datasets.utils.continual_dataset import ContinualDataset, Split, data_folder
-from datasets.utils.decode import SUFFIXES, cached, decode_images, fingerprint_of, is_plain, unreadable
+from datasets.utils.decode import SUFFIXES, cached, decode_images, fingerprint_of, is_plain, list_left_out
 from utils.args import yes_or_no
 from utils.files import read_array_pickle
 from utils.loggers import LOG
@@ -58,6 +58,9 @@ class SequentialMiniImagenet(ContinualDataset):
     def data_kind(self) -> str:
         return self._content()["kind"]
 
+    def left_out(self) -> int:
+        return len(self._content().get("bad", ()))
+
     def _content(self) -> dict[str, Any]:
         """Return images and labels of both splits and the kind of the data, from whichever layout is there."""
         if not hasattr(self, "_loaded"):
@@ -84,7 +87,7 @@ class SequentialMiniImagenet(ContinualDataset):
         splits = {"train": train, "test": test}
         paths = {split: [path for name in CLASSES for path in files[name]] for split, files in splits.items()}
         skip = bool(self.args.skip_bad_images)
-        fingerprint = fingerprint_of([*paths["train"], *paths["test"]], self.SIZE, skip)
+        fingerprint = fingerprint_of([*paths["train"], *paths["test"]], self.SIZE, f"skip={skip}")
 
         def decoded() -> dict[str, Any]:
             content: dict[str, Any] = {"kind": _kind(train, test)}
@@ -94,12 +97,12 @@ class SequentialMiniImagenet(ContinualDataset):
                 labels = [label for label, name in enumerate(CLASSES) for _ in files[name]]
                 content[f"{split}_images"] = found.images
                 content[f"{split}_labels"] = torch.tensor(labels)[found.kept]
-                bad += found.bad
-            return {**content, "left_out": unreadable(bad) if bad else ""}
+                bad += found.bad_names()
+            return {**content, "bad": bad}
 
         content = cached(root, "decoded-84x84", fingerprint, decoded)
-        if content["left_out"]:
-            LOG.warning("left out: %s", content["left_out"])
+        if notice := list_left_out(root / "decoded-84x84.left_out.txt", content["bad"]):
+            LOG.warning(notice)
         return content
 
 

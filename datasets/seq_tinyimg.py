@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from datasets.utils.continual_dataset import ContinualDataset, Split, data_folder
-from datasets.utils.decode import SUFFIXES, cached, decode_images, fingerprint_of, is_plain, unreadable
+from datasets.utils.decode import SUFFIXES, cached, decode_images, fingerprint_of, is_plain, list_left_out
 from utils.args import yes_or_no
 from utils.loggers import LOG
 
@@ -43,6 +43,11 @@ class SequentialTinyImagenet(ContinualDataset):
             self.split(train)
         return "original" if all(count == (100_000 if train else 10_000) for train, count in self._counts.items()) else "sample"
 
+    def left_out(self) -> int:
+        for train in (True, False):
+            self.split(train)
+        return sum(getattr(self, "_left_out", {}).values())
+
     def load(self, train: bool) -> Split:
         found = self._read_layout(train)
         self._counts = {**getattr(self, "_counts", {}), train: len(found.labels)}
@@ -70,11 +75,13 @@ class SequentialTinyImagenet(ContinualDataset):
         def decoded() -> dict[str, Any]:
             found = decode_images(paths, (64, 64), 3, skip)
             labels = torch.tensor([label for _, label in files])[found.kept]
-            return {"images": found.images, "labels": labels, "left_out": unreadable(found.bad) if found.bad else ""}
+            return {"images": found.images, "labels": labels, "bad": found.bad_names()}
 
-        content = cached(folder, f"decoded-{'train' if train else 'val'}-64x64", fingerprint_of(paths, skip), decoded)
-        if content["left_out"]:
-            LOG.warning("left out: %s", content["left_out"])
+        name = f"decoded-{'train' if train else 'val'}-64x64"
+        content = cached(folder, name, fingerprint_of(paths, f"skip={skip}"), decoded)
+        if notice := list_left_out(folder / f"{name}.left_out.txt", content["bad"]):
+            LOG.warning(notice)
+        self._left_out = {**getattr(self, "_left_out", {}), train: len(content["bad"])}
         return Split(content["images"], content["labels"])
 
 

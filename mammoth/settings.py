@@ -387,11 +387,13 @@ def _refuse_replaced_flags(parser: Parser, argv: list[str]) -> None:
 
 
 def _refuse_memory_flags(parser: Parser, model: str, argv: list[str]) -> None:
-    known = actions_by_name(parser)
-    for name in MEMORY_FLAGS:
-        if name not in known and any(word.split("=", 1)[0] == f"--{name}" for word in argv):
+    """Raise ValueError for a flag of a memory, or a common name of one, that the method does not have."""
+    known, memory = actions_by_name(parser), [f"--{name}" for name in MEMORY_FLAGS]
+    for flag in (word.split("=", 1)[0] for word in argv if word.startswith("--")):
+        ours = flag if flag in memory else meant(flag, memory)
+        if ours and ours[2:] not in known and flag[2:] not in known:
             why = "draws no replay batch" if "buffer_size" in known else "keeps no memory"
-            raise ValueError(f"--{name}: {model} {why}; leave the flag out")
+            raise ValueError(f"{flag}: {model} {why}; leave the flag out")
 
 
 def _settle(args: Namespace, parser: Parser, given: set[str]) -> None:

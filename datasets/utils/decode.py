@@ -32,6 +32,10 @@ class Decoded(NamedTuple):
     kept: list[int]  # index of each image's file in the list
     bad: list[tuple[Path, str]]  # the others, and why
 
+    def bad_names(self) -> list[tuple[str, str]]:
+        """Return absolute paths of the files that cannot be read, and why: what a cache keeps of them."""
+        return [(str(path.absolute()), reason) for path, reason in self.bad]
+
 
 def read_image(path: Path, size: tuple[int, int] | None, channels: int) -> np.ndarray:
     """Decode a file: upright (EXIF), over white where it is transparent, cut from the centre in the shape asked for and scaled.
@@ -147,8 +151,9 @@ def list_left_out(path: Path, bad: Sequence[tuple[str, str]]) -> str:
     if not bad:
         path.unlink(missing_ok=True)
         return ""
-    lines = "".join(f"{name} ({reason})\n" for name, reason in bad)
-    write_atomically(path, lines.encode(errors="surrogateescape"))  # names as the file system has them
+    lines = "".join(f"{name} ({reason})\n" for name, reason in bad).encode(errors="surrogateescape")  # as the file system has them
+    if not (path.is_file() and path.read_bytes() == lines):
+        write_atomically(path, lines)
     said = f"left out: {unreadable(bad)}; all are named in {path.absolute()}"
     return said.encode(errors="backslashreplace").decode()
 

@@ -159,4 +159,6 @@ def test_a_bad_image_stops_or_is_left_out(images, root):
     (root / "train" / CLASSES[0] / f"{CLASSES[0]}_0.png").write_bytes(b"")
     with pytest.raises(ValueError, match=r"an empty file.*\n.*--skip_bad_images 1"):
         images().split(True)
-    assert len(images("--skip_bad_images", "1").split(True)) == 199
+    dataset = images("--skip_bad_images", "1")
+    assert (len(dataset.split(True)), dataset.left_out()) == (199, 1)
+    assert "_0.png (an empty file)" in (root / "decoded-84x84.left_out.txt").read_text()

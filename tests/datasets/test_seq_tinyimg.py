@@ -61,7 +61,8 @@ def test_a_file_that_cannot_be_read(made, resolve, tmp_path):
     words = ("--model", "sgd", "--dataset", "seq-tinyimg", "--lr", "0.1", "--skip_bad_images", "1")
     dataset = get_dataset(resolve(*words))
     assert dataset.load(True).labels.tolist() == [label for label in range(200) if label != 3]
-    assert dataset.data_kind() == "sample"
+    assert (dataset.data_kind(), dataset.left_out()) == ("sample", 1)
+    assert "_0.JPEG (an empty file)" in (folder / "decoded-train-64x64.left_out.txt").read_text()
 
 
 def test_a_run(go, tmp_path):

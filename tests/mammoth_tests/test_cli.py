@@ -99,6 +99,7 @@ def records_in(folder: Path) -> list[dict]:
         (("--model", "sgd", "--permute_classes", "1", "--custom_task_order", "0,1,2,3,4"), ["--permute_classes"]),
         (("--model", "sgd", "--backbone", "resnet18", "--num_filters", "0"), ["num_filters"]),
         (("--model", "sgd", "--buffer_size", "10"), ["--buffer_size", "sgd", "no memory"]),
+        (("--model", "sgd", "--memory_size", "10"), ["--memory_size", "sgd", "no memory"]),
         (("--model", "sgd", "--lr", "0.1", "--lr=0.2"), ["--lr", "more than once"]),
         (("--model", "sgd", "--model", "er"), ["--model", "more than once"]),
         (("--model", "pvbf", "--pvbf_alpha", "0"), ["alpha"]),
