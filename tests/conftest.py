@@ -1,5 +1,6 @@
 """What all tests share: a run in this process on data made in code or bundled, in a temporary folder."""
 
+import resource
 import signal
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -76,3 +77,13 @@ def note() -> Callable[..., None]:
         write_atomically(page, documents.refreshed(page.read_text(encoding="utf-8")))
 
     return noted
+
+
+@pytest.fixture
+def little_memory() -> Iterator[None]:
+    """Let this process take 300 MB more than it has, so that a file made to do harm cannot take the machine's memory."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (now + 300 * 2**20, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, before)

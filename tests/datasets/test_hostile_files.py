@@ -7,14 +7,12 @@ import hashlib
 import io
 import os
 import pickle
-import resource
 import struct
 import tarfile
 import threading
 import zipfile
 import zlib
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -55,16 +53,6 @@ def refused(tmp_path, capsys):
         return error
 
     return ended
-
-
-@pytest.fixture
-def little_memory():
-    """Let this process take 300 MB more than it has."""
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (now + 300 * 2**20, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 # -- that would execute code ---------------------------------------------------------------------------------------------------

@@ -6,12 +6,12 @@ from datasets import register_dataset
 from datasets.utils.continual_dataset import ContinualDataset, Split
 
 
-def made_images(side, channels):
-    """Return 2 images of each of 5 classes, each class around a shade of its own."""
+def made_images(side, channels, classes=5, per_class=2):
+    """Return some images of each class, each class around a shade of its own."""
     draws = torch.Generator().manual_seed(0)
-    labels = torch.arange(10) % 5
-    shades = torch.randint(60, 196, (5, 1, 1, channels), generator=draws)
-    noise = torch.randint(-60, 60, (10, side, side, channels), generator=draws)
+    labels = torch.arange(classes * per_class) % classes
+    shades = torch.randint(60, 196, (classes, 1, 1, channels), generator=draws)
+    noise = torch.randint(-60, 60, (len(labels), side, side, channels), generator=draws)
     return Split((shades[labels] + noise).to(torch.uint8), labels)
 
 

@@ -7,22 +7,14 @@ import torch
 from torch.testing import assert_close
 
 from datasets import register_dataset
-from datasets.utils.continual_dataset import ContinualDataset, Split
+from datasets.utils.continual_dataset import ContinualDataset
 from mammoth.runner import build, train_task
+from tests.models.made_sets import made_images
 from utils import randomness
 
 METHODS = ["gem", "agem", "fdr", "gss", "hal", "gdumb"]
 SHORT = {"gss": ["--gss_minibatch_size", "3"], "hal": ["--hal_anchor_steps", "3"], "gdumb": ["--fitting_epochs", "3"]}
 NETWORK = ["--backbone", "resnet18", "--num_filters", "2"]
-
-
-def made_images():
-    """Return 6 images of 16 x 16 of each of 6 classes, each class around a colour of its own."""
-    draws = torch.Generator().manual_seed(0)
-    labels = torch.arange(36) % 6
-    colours = torch.randint(60, 196, (6, 1, 1, 3), generator=draws)
-    noise = torch.randint(-60, 60, (36, 16, 16, 3), generator=draws)
-    return Split((colours[labels] + noise).to(torch.uint8), labels)
 
 
 @register_dataset("six-colours")
@@ -35,7 +27,7 @@ class SixColours(ContinualDataset):
     TRANSFORM = ["RandomHorizontalFlip", "ToTensor"]
 
     def load(self, train):
-        return made_images()
+        return made_images(16, 3, classes=6, per_class=6)
 
 
 @register_dataset("two-domains")

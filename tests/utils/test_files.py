@@ -3,7 +3,6 @@
 import os
 import pickle
 import random
-import resource
 import stat
 import subprocess
 import sys
@@ -76,16 +75,6 @@ def write(path, content):
     """Write bytes to a path and return it."""
     path.write_bytes(content)
     return path
-
-
-@pytest.fixture
-def little_memory():
-    """Let this process take 300 MB more than it has, so that a corrupt length cannot take the machine's memory."""
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (now + 300 * 2**20, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 def same(found, expected):
