@@ -198,7 +198,7 @@ def steps(bench: Bench) -> Iterator[Line]:
         for name in group:
             has_memory = "buffer_size" in settings.actions_by_name(settings.resolve(["--model", name, "--help"]).parser)
             actions[name] = step_of(["--model", name, *ONLINE, *(memory if has_memory else ()), *bench.base(), *QUIET])
-        found = in_turn(actions, bench.repeats, 10)
+        found = in_turn(actions, bench.repeats, 10 if "pvbf" in group else 5)
         if "pvbf" in group:
             taken = statistics.median(found["floor"])
             yield Line("step", "floor", taken * 1e3, "ms")
@@ -301,7 +301,9 @@ def evaluation(bench: Bench) -> Iterator[Line]:
     argv = ["--model", "er", *ONLINE, "--buffer_per_class", "20", *bench.base(), *QUIET]
     model, dataset = build(settings.resolve(argv).args)
     dataset.get_data_loaders()
-    count = len(dataset.test_loaders[0].dataset)
+    tests = dataset.test_loaders[0]
+    count = 1000 if bench.quick else len(tests.dataset)
+    tests.dataset = ImageSet(tests.dataset.data[:count], tests.dataset.targets[:count], tests.dataset.transform)
     images = torch.randn(count, 3, 32, 32).to(memory_format=torch.channels_last)
 
     def bare(size: int) -> None:
@@ -311,7 +313,7 @@ def evaluation(bench: Bench) -> Iterator[Line]:
 
     model.net.eval()
     sizes = (50, 100, 200, 500)
-    found = in_turn({str(size): partial(bare, size) for size in sizes}, 3, 1)
+    found = in_turn({str(size): partial(bare, size) for size in sizes}, 2 if bench.quick else 3, 1)
     best = min(sizes, key=lambda size: statistics.median(found[str(size)]))
     actions = {"bare": lambda: bare(best), "evaluation": lambda: evaluate_tasks(model, dataset, range(1))}
     found = in_turn(actions, bench.repeats, 1)
