@@ -23,7 +23,7 @@ ALWAYS = ("--n_iters", "1", "--stop_after", "1", "--non_verbose", "1", "--device
 # given always, or what would reach the network or another folder
 LEFT_OUT = {"help", "model", "n_iters", "stop_after", "non_verbose", "device", "threads", "base_path", "list", "wandb_entity"}
 NUMBERS = ("0", "1", "2", "3", "10", "16", "-1", "0.5", "0.05", "1.5", "100", "1e-3", "1e30", "1e-400", "nan", "-inf", "2147483647")
-ENDLESS = {("fitting_epochs", "2147483647"), ("hal_anchor_steps", "2147483647"), ("batch_num", "2147483647")}  # runs of years
+LOOPS = ("fitting_epochs", "hal_anchor_steps", "batch_num")  # a large number of which takes years
 WORDS = (
     "",
     "-",
@@ -67,7 +67,7 @@ def flag_of(action: argparse.Action) -> Flag:
     """Return a flag with numbers, words, and the values that its help names; of a flag that names a thing, names alone."""
     own = (*str(action.metavar or "").split("|"), *map(str, action.choices or ()))
     values = NAMES.get(action.dest) or (*own, *NUMBERS, *WORDS)
-    values = tuple(value for value in values if (action.dest, value) not in ENDLESS)
+    values = tuple(value for value in values if action.dest not in LOOPS or not value.isdigit() or len(value) <= 3)
     taken = []
     for value in values:
         with contextlib.suppress(ValueError):
