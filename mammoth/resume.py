@@ -26,7 +26,15 @@ from models import ContinualModel
 from utils import randomness
 from utils.attributes import put_back
 from utils.buffer import Buffer
-from utils.checkpoints import checkpoint_path, load_checkpoint, load_method, load_network, load_weights, save_checkpoint
+from utils.checkpoints import (
+    checkpoint_path,
+    load_checkpoint,
+    load_method,
+    load_network,
+    load_weights,
+    name_as_mammoth,
+    save_checkpoint,
+)
 from utils.evaluate import evaluate_tasks
 from utils.loggers import LOG, print_accuracies
 
@@ -247,13 +255,16 @@ class Keeper:
         args, stops = self.model.args, self.stop.number is not None
         due = args.savecheck == "task" or (stops and args.save_after_interrupt)
         saved = self._save(self.dataset.current_task + 1, 0, None, None) if due else None
+        if saved is not None and args.savecheck == "task":
+            name_as_mammoth(saved, "joint" if self.dataset.joint else str(self.dataset.current_task))
         if stops:
             self._interrupt(saved)
 
     def at_end(self) -> None:
         """Save the run's last state if any is to be saved."""
         if self.model.args.savecheck:
-            self._save(self.dataset.current_task + 1, 0, None, None, checkpoint_path(self.model.args))
+            saved = self._save(self.dataset.current_task + 1, 0, None, None, checkpoint_path(self.model.args))
+            name_as_mammoth(saved, "joint" if self.dataset.joint else "last")
 
     def _interrupt(self, saved: Path | None) -> None:
         assert self.stop.number is not None
@@ -274,7 +285,7 @@ class Keeper:
             "progress": {**progress, "before": self.before, "spent": self.spent, "wall_s": self.record.elapsed()},
         }
         save_checkpoint(path, self.model, self.dataset, state)
-        LOG.info("Saving checkpoint into: %s", path)
+        LOG.info("Saving checkpoint into: %s", path.parent.name)
         for old in newest_first(path.parent.glob("t*_s*.pt"))[args.keep_checkpoints :]:
             old.unlink(missing_ok=True)
         return path

@@ -4,6 +4,7 @@ Files of others (Mammoth's checkpoints, a network's `state_dict`) give their wei
 """
 
 import functools
+import glob
 import io
 import pickle
 import struct
@@ -29,6 +30,24 @@ def checkpoint_path(args: Namespace) -> Path:
     """Return where a run's last checkpoint lies: `<checkpoint_path>/[<ckpt_name>_]<run id>/last.pt`."""
     name = getattr(args, "ckpt_name", None)
     return Path(args.checkpoint_path) / (f"{name}_{args.run_id}" if name else args.run_id) / "last.pt"
+
+
+def name_as_mammoth(path: Path, which: str) -> None:
+    """Let `<checkpoint_path>/<base name>_<which>.pt` lead to a run's checkpoint; links to what is no longer there go.
+
+    Mammoth has no folder a run, and calls its files so, with a task, `last` or `joint`. Where the file system has no links there
+    are no such names, and a line says so.
+    """
+    base = path.parent
+    link = base.with_name(f"{base.name}_{which}.pt")
+    try:
+        link.unlink(missing_ok=True)
+        link.symlink_to(Path(base.name) / path.name)
+        for old in base.parent.glob(f"{glob.escape(base.name)}_*.pt"):
+            if old.is_symlink() and not old.exists():
+                old.unlink(missing_ok=True)
+    except OSError as error:
+        LOG.info("%s is not there under Mammoth's name %s (%s)", path, link.name, error.strerror)
 
 
 def save_checkpoint(path: Path, model: Any, dataset: Any, state: dict[str, Any] | None = None) -> None:

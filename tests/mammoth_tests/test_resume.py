@@ -224,6 +224,32 @@ def test_saved_every_few_steps_and_pruned(go, tmp_path):
     assert differing(whole, again, NUMBERS[1:]) == []
 
 
+@pytest.mark.parametrize(("joint", "names"), [("0", ["1.pt", "2.pt", "last.pt"]), ("1", ["joint.pt"])])
+def test_mammoths_names_lead_to_the_checkpoints(joint, names, go, tmp_path, caplog):
+    """`<base>_<task>.pt` of the tasks whose files stay, `_last.pt`, `_joint.pt`; the log has the base; --loadcheck takes them."""
+    words = ("--model", "er", "--debug_mode", "1", "--stop_after", "3", "--joint", joint, "--checkpoint_path", str(tmp_path))
+    with caplog.at_level("INFO"):
+        base = go(*words, "--savecheck", "task")["run_id"]
+    assert f"Saving checkpoint into: {base}" in caplog.messages
+    links = sorted(path for path in tmp_path.iterdir() if path.is_symlink())
+    assert [path.name for path in links] == [f"{base}_{name}" for name in names]
+    assert all(load_checkpoint(path)["args"]["run_id"] == base for path in links)
+    assert go(*words, "--loadcheck", str(links[-1]))["status"] == "done"
+
+
+def test_a_file_system_without_links(go, tmp_path, monkeypatch, caplog):
+    """The run ends and its checkpoint stays; one line says that Mammoth's name is not there."""
+
+    def refuse(link, target):
+        raise OSError(1, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "symlink_to", refuse)
+    with caplog.at_level("INFO"):
+        base = go("--model", "er", "--debug_mode", "1", "--savecheck", "last", "--checkpoint_path", str(tmp_path))["run_id"]
+    assert [path.name for path in tmp_path.rglob("*.pt")] == ["last.pt"]
+    assert f"not there under Mammoth's name {base}_last.pt (Operation not permitted)" in caplog.text
+
+
 def test_a_checkpoint_is_no_larger_than_network_and_memory(go, tmp_path):
     """Beside 300 stored images and a network, at most 100 kB."""
     words = (
