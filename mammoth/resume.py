@@ -133,6 +133,7 @@ class Keeper:
         self.model, self.dataset, self.record, self.stop, self.found = model, dataset, record, stop, found
         self.recorder: VariationRecorder | None = None
         self.stopping: EarlyStopping | None = None
+        self.scheduler: Any = None
         self.every = int(model.args.savecheck) if str(model.args.savecheck).isdigit() else 0
         self.steps = 0
         self.before: list[float] = []
@@ -221,7 +222,7 @@ class Keeper:
 
     def enter_task(self, scheduler: Any, stopping: EarlyStopping | None = None) -> int | None:
         """After `begin_task`: put back the state within the task, and return the epoch that goes on; None at a task's beginning."""
-        self.stopping = stopping
+        self.stopping, self.scheduler = stopping, scheduler
         if not self.within_task:
             return None
         found, self.found = self.found, None
@@ -254,7 +255,7 @@ class Keeper:
         """Save the state between two tasks if it is due or the run is asked to stop. Raises Interrupted in the latter case."""
         args, stops = self.model.args, self.stop.number is not None
         due = args.savecheck == "task" or (stops and args.save_after_interrupt)
-        saved = self._save(self.dataset.current_task + 1, 0, None, None) if due else None
+        saved = self._save(self.dataset.current_task + 1, 0, None, self.scheduler) if due else None
         if saved is not None and args.savecheck == "task":
             name_as_mammoth(saved, "joint" if self.dataset.joint else str(self.dataset.current_task))
         if stops:
@@ -263,7 +264,7 @@ class Keeper:
     def at_end(self) -> None:
         """Save the run's last state if any is to be saved."""
         if self.model.args.savecheck:
-            saved = self._save(self.dataset.current_task + 1, 0, None, None, checkpoint_path(self.model.args))
+            saved = self._save(self.dataset.current_task + 1, 0, None, self.scheduler, checkpoint_path(self.model.args))
             name_as_mammoth(saved, "joint" if self.dataset.joint else "last")
 
     def _interrupt(self, saved: Path | None) -> None:

@@ -237,6 +237,18 @@ def test_mammoths_names_lead_to_the_checkpoints(joint, names, go, tmp_path, capl
     assert go(*words, "--loadcheck", str(links[-1]))["status"] == "done"
 
 
+def test_a_tasks_last_state_has_its_schedule(go, tmp_path):
+    """The rate that the task ended with, and the milestones, as tools written for Mammoth's checkpoints read them."""
+    schedule = ("--lr_scheduler", "multisteplr", "--lr_milestones", "1,2", "--n_epochs", "3", "--lr", "0.1")
+    words = ("--model", "sgd", *schedule, "--stop_after", "2", "--debug_mode", "1", "--checkpoint_path", str(tmp_path))
+    base = go(*words, "--savecheck", "task")["run_id"]
+    for name in ("0", "1", "last"):
+        content = load_checkpoint(tmp_path / f"{base}_{name}.pt")
+        assert content["optimizer"]["param_groups"][0]["lr"] == pytest.approx(0.001)
+        assert content["optimizer"]["param_groups"][0]["initial_lr"] == 0.1
+        assert list(content["scheduler"]["milestones"]) == [1, 2]
+
+
 def test_a_file_system_without_links(go, tmp_path, monkeypatch, caplog):
     """The run ends and its checkpoint stays; one line says that Mammoth's name is not there."""
 
