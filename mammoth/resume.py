@@ -257,7 +257,7 @@ class Keeper:
         due = args.savecheck == "task" or (stops and args.save_after_interrupt)
         saved = self._save(self.dataset.current_task + 1, 0, None, self.scheduler) if due else None
         if saved is not None and args.savecheck == "task":
-            name_as_mammoth(saved, "joint" if self.dataset.joint else str(self.dataset.current_task))
+            self._name(saved, str(self.dataset.current_task))
         if stops:
             self._interrupt(saved)
 
@@ -265,7 +265,11 @@ class Keeper:
         """Save the run's last state if any is to be saved."""
         if self.model.args.savecheck:
             saved = self._save(self.dataset.current_task + 1, 0, None, self.scheduler, checkpoint_path(self.model.args))
-            name_as_mammoth(saved, "joint" if self.dataset.joint else "last")
+            self._name(saved, "last")
+
+    def _name(self, saved: Path, which: str) -> None:
+        """Give a checkpoint Mammoth's name too; a joint run has one, whatever it is the state of."""
+        name_as_mammoth(saved, "joint" if self.dataset.joint else which)
 
     def _interrupt(self, saved: Path | None) -> None:
         assert self.stop.number is not None
