@@ -6,7 +6,7 @@ from typing import Any
 
 from datasets import ContinualDataset
 from models import ContinualModel
-from utils.evaluate import evaluate_tasks
+from utils.evaluate import evaluate_tasks, takes_task
 from utils.loggers import LOG
 
 
@@ -69,7 +69,8 @@ def enough_after_epoch(model: ContinualModel, dataset: ContinualDataset, epoch: 
     count = len(dataset.test_loaders)
     newest = args.validation > 0 and args.validation_mode == "current" and not dataset.joint
     found = evaluate_tasks(model, dataset, range(count - 1 if newest else 0, count))
-    accuracy = sum(found.class_il) / len(found.class_il)
+    accuracies = found.task_il if takes_task(model) else found.class_il
+    accuracy = sum(accuracies) / len(accuracies)
     LOG.info("task %d, epoch %d: loss %.4f, accuracy %.2f %%", dataset.current_task + 1, epoch + 1, found.loss, accuracy)
     if not look or stopping is None:
         return False

@@ -82,12 +82,20 @@ def probabilities(model: Any, checkpoint: dict[str, Any], images: list[Any]) -> 
     """Return the softmax over the classes seen in training, (images, classes), on the CPU.
 
     For a method that classifies by distances, such as iCaRL, these rank the classes and are no calibrated probabilities.
+
+    Raises:
+        ValueError: the method must be told each image's task, which nobody knows of a new photo.
     """
     import numpy as np
     import torch
 
     from utils.augmentations import BatchTransform
+    from utils.evaluate import takes_task
 
+    if takes_task(model):
+        raise ValueError(
+            f"{checkpoint['args']['model']} is for Task-IL alone: it must be told an image's task, so it cannot predict"
+        )
     pixels = torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2).to(model.device)
     with torch.inference_mode():
         logits = model(BatchTransform(checkpoint["test_transform"])(pixels))

@@ -371,9 +371,13 @@ def _checked(parser: Parser, values: dict[str, Any], path: Path | None, ignored:
 
 
 def _refuse_setting(choice: Choice) -> None:
-    """Raise ValueError for a benchmark of a setting that the method does not list; one that lists none is let through."""
+    """Raise ValueError for a benchmark that no setting in the method's list has room for; one that lists none is let through.
+
+    What needs no tasks (general-continual) runs on any benchmark; what is for Task-IL alone runs on a class-IL one, told its tasks.
+    """
     takes, setting = getattr(choice.model, "COMPATIBILITY", None), choice.fact("SETTING")
-    if takes and setting not in takes:
+    fitting = {setting, "general-continual"} | ({"task-il"} if setting == "class-il" else set())
+    if takes and not fitting & set(takes):
         name = canonical(choice.model.NAME)
         raise ValueError(f"--model {name} takes {' and '.join(takes)} benchmarks; {choice.dataset_name} is {setting}")
 

@@ -18,7 +18,7 @@ from datasets.utils.continual_dataset import ContinualDataset
 from models.memories.balanced_buffer import BalancedBuffer
 from models.utils.continual_model import ContinualModel
 from utils import randomness
-from utils.args import add_rehearsal_args, number
+from utils.args import add_rehearsal_args, number, whole
 
 LONGEST_GRADIENT = 10.0  # the authors' clipping
 CUTMIX_SHARE = 0.5  # of the batches
@@ -72,7 +72,7 @@ class Gdumb(ContinualModel):
     def get_parser(parser: ArgumentParser) -> ArgumentParser:
         add_rehearsal_args(parser)
         flag = parser.add_argument
-        flag("--fitting_epochs", type=number(int, 1), default=256, metavar="N", help="passes over the memory after each task")
+        flag("--fitting_epochs", type=whole(), default=256, metavar="N", help="passes over the memory after each task")
         flag("--lr_min", type=number(float, 0), default=0.0005, metavar="X", help="end of the cosine that starts at --lr")
         flag("--cutmix_alpha", type=number(float, 0), default=0.0, metavar="X", help="CutMix's alpha (the paper: 1); 0: no CutMix")
         return parser

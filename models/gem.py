@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from datasets.utils.continual_dataset import ContinualDataset
 from models.memories.task_memory import images_per_task, random_images
 from models.utils.continual_model import ContinualModel
-from utils.args import number
+from utils.args import number, whole
 from utils.buffer import Buffer
 
 Parameters = Callable[[], Iterable[nn.Parameter]]
@@ -84,8 +84,8 @@ class Gem(ContinualModel):
     @staticmethod
     def get_parser(parser: ArgumentParser) -> ArgumentParser:
         flag = parser.add_argument
-        flag("--buffer_size", type=number(int, 1), metavar="N", help="memory: images in total, shared equally by all tasks")
-        flag("--buffer_per_class", type=number(int, 1), metavar="N", help="memory: images per class")
+        flag("--buffer_size", type=whole(), metavar="N", help="memory: images in total, shared equally by all tasks")
+        flag("--buffer_per_class", type=whole(), metavar="N", help="memory: images per class")
         flag("--gamma", type=number(float, 0), default=0.5, metavar="X", help="memory strength: the dual's lower bound")
         parser.set_defaults(minibatch_size=None)  # no such flag: each step uses the whole memory
         return parser

@@ -15,7 +15,7 @@ from torch.func import functional_call, grad, vmap
 from models.er import Er
 from models.memories.placed_buffer import PlacedBuffer
 from utils import randomness
-from utils.args import number
+from utils.args import whole
 from utils.augmentations import apply_transform
 
 CHUNK = 8  # gradients held at a time, beside those of the reference images
@@ -78,7 +78,7 @@ class Gss(Er):
     @staticmethod
     def get_parser(parser: ArgumentParser) -> ArgumentParser:
         Er.get_parser(parser)
-        flag, positive = parser.add_argument, number(int, 1)
+        flag, positive = parser.add_argument, whole()
         flag("--gss_minibatch_size", type=positive, metavar="N", help="reference images a step (default: --minibatch_size)")
         flag("--batch_num", type=positive, default=1, metavar="N", help="optimiser steps a stream batch, each with its own replay")
         return parser

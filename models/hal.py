@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from datasets.utils.continual_dataset import ContinualDataset
 from models.er import Er
 from utils import randomness
-from utils.args import number
+from utils.args import number, whole
 
 Weights = dict[str, Tensor]
 
@@ -62,7 +62,7 @@ class Hal(Er):
         flag("--hal_lambda", type=weight, default=0.1, metavar="X", help="weight of the anchors' loss")
         flag("--beta", type=share, default=0.5, metavar="X", help="decay of the running mean feature")
         flag("--gamma", type=weight, default=0.1, metavar="X", help="how strongly an anchor is drawn to the mean feature")
-        flag("--hal_anchor_steps", type=number(int, 0), default=100, metavar="N", help="gradient steps on an anchor")
+        flag("--hal_anchor_steps", type=whole(0), default=100, metavar="N", help="gradient steps on an anchor")
         return parser
 
     def __init__(self, *parts: Any, **options: Any) -> None:

@@ -11,7 +11,7 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from models.utils.replay_model import ReplayModel
-from utils.args import number, one_of, yes_or_no
+from utils.args import one_of, whole, yes_or_no
 
 
 def virtual_step(module: nn.Module, rate: float) -> dict[str, Tensor]:
@@ -42,7 +42,7 @@ class Mir(ReplayModel):
     def get_parser(parser: ArgumentParser) -> ArgumentParser:
         ReplayModel.get_parser(parser)
         flag = parser.add_argument
-        flag("--mir_candidates", type=number(int, 1), default=50, metavar="N", help="memory images scored in a step")
+        flag("--mir_candidates", type=whole(), default=50, metavar="N", help="memory images scored in a step")
         flag("--mir_head_only", type=yes_or_no, default=0, metavar="0|1", help="score by a step on the classifier alone")
         modes = one_of("train", "eval")
         flag("--mir_score_mode", type=modes, default="train", metavar="NAME", help="batch norm while scoring: train or eval")

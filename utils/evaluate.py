@@ -15,11 +15,18 @@ class Evaluation(NamedTuple):
     loss: float
 
 
+def takes_task(model: Any) -> bool:
+    """Return whether a method is for Task-IL alone by its `COMPATIBILITY`: it is called as `model(images, task)`."""
+    settings = set(getattr(model, "COMPATIBILITY", ()))
+    return "task-il" in settings and not settings & {"class-il", "domain-il", "general-continual"}
+
+
 def evaluate_tasks(model: Any, dataset: Any, tasks: range, all_outputs: bool = False) -> Evaluation:
     """Evaluate `model` in eval mode on the test images of these tasks.
 
     Class-IL: argmax over all outputs, or over the classes seen (`--eval_classes all|seen`). Task-IL: argmax over the task's own
     classes, which masks one shared head; it is no multi-head evaluation. `all_outputs`: Class-IL as with `--eval_classes all`.
+    A method that takes the task has Class-IL accuracies of 0.
     """
     modes = {module: module.training for module in model.net.modules()}
     model.net.eval()
@@ -27,7 +34,7 @@ def evaluate_tasks(model: Any, dataset: Any, tasks: range, all_outputs: bool = F
     everything = all_outputs or getattr(model.args, "eval_classes", "seen") == "all"
     limit = outputs if everything else dataset.training_range()[1]
     confusion = torch.zeros(outputs * outputs, dtype=torch.int64, device=model.device)
-    class_il, task_il, losses = [], [], []
+    class_il, task_il, losses, by_task = [], [], [], takes_task(model)
     with torch.inference_mode():
         for task in tasks:
             first, past_last = dataset.get_offsets(task)
@@ -37,14 +44,14 @@ def evaluate_tasks(model: Any, dataset: Any, tasks: range, all_outputs: bool = F
                 if model.args.debug_mode and step > model.get_debug_iters():
                     break
                 count += len(labels)
-                logits = model(inputs)
+                logits = model(inputs, task) if by_task else model(inputs)
                 guess = logits[:, :limit].argmax(1)
                 right[0] += (guess == labels).sum()
                 right[1] += (logits[:, first:past_last].argmax(1) + first == labels).sum()
                 right[2] += _summed_loss(model, logits, labels)
                 confusion += _counts(labels * outputs + guess, outputs * outputs)
             hits = (right / max(count, 1)).tolist()
-            class_il.append(round(100 * hits[0], 4))
+            class_il.append(0.0 if by_task else round(100 * hits[0], 4))
             task_il.append(round(100 * hits[1], 4) if dataset.SETTING != "domain-il" else 0.0)
             losses.append(hits[2])
     for module, training in modes.items():

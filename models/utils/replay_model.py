@@ -8,7 +8,7 @@ from torch import Tensor
 
 from datasets.utils.continual_dataset import ContinualDataset
 from models.utils.continual_model import ContinualModel
-from utils.args import add_rehearsal_args, number, one_of, yes_or_no
+from utils.args import add_rehearsal_args, one_of, whole, yes_or_no
 from utils.buffer import Buffer
 
 
@@ -22,7 +22,7 @@ class ReplayModel(ContinualModel):
         add_rehearsal_args(parser)
         flag = parser.add_argument
         flag("--replay_current", type=yes_or_no, default=1, metavar="0|1", help="replay images of the current task too")
-        flag("--replay_from_task", type=number(int, 1), default=1, metavar="N", help="replay from this task on")
+        flag("--replay_from_task", type=whole(), default=1, metavar="N", help="replay from this task on")
         return parser
 
     def __init__(self, *parts: Any, **options: Any) -> None:

@@ -15,6 +15,7 @@ from PIL import Image
 
 from datasets import get_dataset
 from mammoth import cli, predict, settings
+from models.er import Er
 from utils.checkpoints import load_checkpoint, restore_model
 from utils.yaml_files import ROOT
 
@@ -164,6 +165,19 @@ def test_a_checkpoint_works_without_the_data(go, tmp_path):
     right = (predict.probabilities(model, checkpoint, images).argmax(1) == test.targets).float()
     tasks = [float(right[test.targets // 2 == task].mean()) * 100 for task in range(5)]
     assert tasks == pytest.approx(record["class_il"][-1], abs=0.01)
+
+
+def test_a_method_for_task_il_alone_is_trained_and_refused(go, tmp_path, monkeypatch):
+    """Its run ends with Task-IL accuracies alone; to predict, it would need the task of each photo."""
+    monkeypatch.setattr(Er, "COMPATIBILITY", ["task-il"])
+    monkeypatch.setattr(Er, "forward", lambda self, images, task: self.net(images))
+    record = go("--model", "er", "--savecheck", "last", "--checkpoint_path", str(tmp_path / "kept"))
+    assert record["class_il"][-1] == [0.0] * 5
+    assert min(record["task_il"][-1]) > 50
+    checkpoint = load_checkpoint(tmp_path / "kept" / record["run_id"] / "last.pt")
+    model = restore_model(checkpoint, torch.device("cpu"))
+    with pytest.raises(ValueError, match=r"^er is for Task-IL alone: .* cannot predict$"):
+        predict.probabilities(model, checkpoint, [np.zeros((8, 8, 1), np.uint8)])
 
 
 def test_a_method_from_a_folder_of_its_own(tmp_path):

@@ -170,12 +170,15 @@ def test_both_memory_flags_are_an_error(resolve):
 
 
 def test_a_method_meets_only_the_settings_that_it_lists(resolve, monkeypatch):
-    """Another is refused at the start in one line; a method that lists none is let through."""
+    """Another is refused at the start in one line; general-continual runs on any, task-il where tasks have classes of their own."""
     monkeypatch.setattr(Sgd, "COMPATIBILITY", ["domain-il"])
     with pytest.raises(ValueError, match=r"^--model sgd takes domain-il benchmarks; seq-digits is class-il$"):
         resolve("--model", "sgd", "--dataset", "seq-digits")
-    monkeypatch.setattr(Sgd, "COMPATIBILITY", [])
-    assert resolve("--model", "sgd", "--dataset", "seq-digits").model == "sgd"
+    for takes in ([], ["general-continual"], ["task-il"]):
+        monkeypatch.setattr(Sgd, "COMPATIBILITY", takes)
+        assert resolve("--model", "sgd", "--dataset", "seq-digits").model == "sgd"
+    with pytest.raises(ValueError, match=r"^--model sgd takes task-il benchmarks; perm-mnist is domain-il$"):
+        resolve("--model", "sgd", "--dataset", "perm-mnist")
 
 
 def test_a_missing_memory_is_an_error(resolve):

@@ -212,3 +212,23 @@ def test_domain_il_has_no_task_il():
     dataset = digits(2)
     dataset.SETTING = "domain-il"
     assert evaluate(Model(oracle(dataset)), dataset)[1] == [0.0, 0.0]
+
+
+def test_a_method_for_task_il_alone_is_told_the_task():
+    """It is called with the task's index, Class-IL is 0 and Task-IL is as found; a method that can do both is never told."""
+    dataset = digits(3)
+    right = oracle(dataset)
+
+    class Told(Model):
+        COMPATIBILITY = ["task-il"]
+
+        def __call__(self, inputs, task):
+            self.told = [*getattr(self, "told", []), task]
+            return super().__call__(inputs) * (1 if task == 1 else -1)
+
+    model = Told(right)
+    assert evaluate(model, dataset) == ([0.0] * 3, [0.0, 100.0, 0.0])
+    assert sorted(set(model.told)) == [0, 1, 2]
+    both = Model(right)
+    both.COMPATIBILITY = ["task-il", "class-il"]
+    assert evaluate(both, dataset) == ([100.0] * 3, [100.0] * 3)
