@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from datasets.utils.continual_dataset import EVALUATION_BATCH
+from datasets.utils.continual_dataset import evaluation_batch
 from mammoth import records, settings
 from mammoth.runner import InputError, TrainingDiverged, open_tracker, prepare, train_and_close
 from models.pvbf import Pvbf, consolidate, retention_coefficients, sensory_memory
@@ -180,7 +180,7 @@ def matrix(notes: Notes, heads: Sequence[Tensor]) -> Matrix:
     """Return the Class-IL accuracies in percent, over all outputs, of the noted features under these heads, one a task."""
     stages = []
     for stage, (head, features) in enumerate(zip(heads, notes.features, strict=True)):
-        parts = features.split(EVALUATION_BATCH)  # as in evaluation: another size of batch could round otherwise
+        parts = features.split(evaluation_batch(features.device))  # as in evaluation: another size of batch could round otherwise
         guess = torch.cat([torch.nn.functional.linear(part, head[:, :-1], head[:, -1]).argmax(1) for part in parts])
         tasks = [(notes.labels >= first) & (notes.labels < past_last) for first, past_last in notes.ranges[: stage + 1]]
         stages.append([round(100 * float((guess[task] == notes.labels[task]).float().mean()), 4) for task in tasks])
