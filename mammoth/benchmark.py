@@ -370,13 +370,12 @@ def peak(bench: Bench) -> Iterator[Line]:
 
 def sweep(bench: Bench) -> Iterator[Line]:
     """Steps a second of one-thread runs side by side: ER, online CIFAR-10, 10 + 10 images, as a sweep runs them."""
-    length = 60 if bench.quick else 200
-    rates: dict[int, float] = {}
+    length = 60 if bench.quick else 100
     cores = len(os.sched_getaffinity(0))
-    for jobs in sorted({1, 2, cores}):
-        if jobs > cores:
-            continue
-        folder = bench.folder / f"sweep{jobs}"
+    counts = [jobs for jobs in sorted({1, 2, cores}) if jobs <= cores]
+    found: dict[int, list[float]] = {jobs: [] for jobs in counts}
+    for turn, jobs in itertools.product(range(1 if bench.quick else 5), counts):
+        folder = bench.folder / f"sweep{jobs}-{turn}"
         flags = ("--n_iters", str(length), "--stop_after", "2", "--buffer_per_class", "20", "--results_path", str(folder))
         words = [["--model", "er", *ONLINE, *bench.base(), *flags, *QUIET[:2], "--seed", str(job)] for job in range(jobs)]
         running = [
@@ -385,10 +384,11 @@ def sweep(bench: Bench) -> Iterator[Line]:
         ]
         if any(process.wait() for process in running):
             raise RuntimeError("a run of the sweep's benchmark failed")
-        found = [records.read_record(path)["provenance"] for path in folder.glob("records/*/record.json")]
-        rates[jobs] = sum(run["steps"] / run["train_s"] for run in found)
+        runs = [records.read_record(path)["provenance"] for path in folder.glob("records/*/record.json")]
+        found[jobs].append(sum(run["steps"] / run["train_s"] for run in runs))
+    for jobs, rates in found.items():
         of = "" if jobs == 1 else "one job"
-        yield Line("sweep", f"{jobs} job(s) of one thread", rates[jobs], "steps/s", rates[jobs] / rates[1], of)
+        yield Line("sweep", f"{jobs} job(s) of one thread", statistics.median(rates), "steps/s", ratio(rates, found[1]), of)
 
 
 # -- 10: tasks and classes ---------------------------------------------------------------------------------------------------
