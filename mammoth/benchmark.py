@@ -266,7 +266,7 @@ def _plain(images: ImageSet, size: int, rows: Iterator[int]) -> object:
 
 
 def memory(bench: Bench) -> Iterator[Line]:
-    """Insert and draw of ten images at three sizes of a full memory, and the machine's part: ten rows of a tensor, nothing else."""
+    """Insert and draw of ten images at three sizes of a full memory, and ten rows of its tensors with nothing of ours."""
     sizes = (10**3, 10**5, 10**6)
     images, labels = torch.rand(10, 1, 28, 28), torch.zeros(10, dtype=torch.int64)
     buffers = {}
@@ -285,9 +285,10 @@ def memory(bench: Bench) -> Iterator[Line]:
         return buffer.get_data(10)
 
     def rows(buffer: Buffer) -> object:
-        return buffer._rows["examples"][torch.randint(buffer.buffer_size, (10,))]
+        slots = torch.randint(buffer.buffer_size, (10,))
+        return buffer._rows["examples"][slots], buffer._rows["labels"][slots]
 
-    for name, work in {"insert": insert, "draw": draw, "rows of a tensor": rows}.items():
+    for name, work in {"insert": insert, "draw": draw, "image and label rows alone": rows}.items():
         actions: dict[str, Timed] = {f"{size:,} images": partial(work, buffer) for size, buffer in buffers.items()}
         found = in_turn(actions, bench.repeats, 100)
         least = "1,000 images"

@@ -1,7 +1,7 @@
 """Tables inside documents, made from rows: what stands between `<!-- table FILE -->` or `<!-- claims -->` and `<!-- end -->` is
 never typed. Rows of older code stay in a document beside newer ones, and its tables' footers say so. After `<!-- flags -->` stand
 the methods' flags, made from their parsers and YAML files; after `<!-- benchmark FILE -->` the benchmark's numbers, after
-`<!-- readings FILE -->` D-CWR's readings on the same networks; after
+`<!-- goals FILE -->` those that have a goal; after `<!-- readings FILE -->` D-CWR's readings on the same networks; after
 `<!-- reliability -->` what the long tests found, after `<!-- upstream_tests -->` what upstream's own did."""
 
 import re
@@ -13,7 +13,7 @@ from utils.files import write_atomically
 from utils.yaml_files import ROOT
 
 BLOCK = re.compile(
-    r"(<!-- (table|claims|flags|benchmark|readings|reliability|upstream_tests) ?(\S*) -->\n).*?(<!-- end -->)", re.DOTALL
+    r"(<!-- (table|claims|flags|benchmark|goals|readings|reliability|upstream_tests) ?(\S*) -->\n).*?(<!-- end -->)", re.DOTALL
 )
 
 
@@ -31,7 +31,7 @@ def refreshed(text: str) -> str:
             "reliability": reliability.markdown,
             "upstream_tests": upstream_tests.markdown,
         }
-        of_files = {"table": _tables, "benchmark": performance.markdown, "readings": readings.markdown}
+        of_files = {"table": _tables, "benchmark": performance.markdown, "goals": performance.goals, "readings": readings.markdown}
         content = made[match[2]]() if match[2] in made else of_files[match[2]](ROOT / match[3])
         return f"{match[1]}\n{content}\n\n{match[4]}"
 

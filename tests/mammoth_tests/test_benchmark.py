@@ -1,11 +1,13 @@
 """The benchmark: its arithmetic, its file, its page; the sections themselves run for real, quickly."""
 
 import json
+from dataclasses import asdict
 
 import pytest
 
 from mammoth import benchmark
 from mammoth.report import performance
+from utils.yaml_files import ROOT
 
 
 def test_a_ratio_is_the_median_of_the_repeats():
@@ -36,6 +38,33 @@ def test_the_quick_sections_run_and_their_file_makes_the_page(tmp_path, capsys):
     line = benchmark.Line(**content["lines"][1])
     assert "(+0.0 %)" in benchmark.show(line, benchmark.known(path))
     capsys.readouterr()
+
+
+def test_a_goal_is_met_or_not_or_not_measured(tmp_path):
+    """A ratio against its own other, a value alone, the least and the most; and steps a second in proportion to the machine."""
+    lines = [
+        benchmark.Line("step", "matrix multiply, one thread", 77.0, "GFLOP/s"),
+        benchmark.Line("step", "pvbf", 100.0, "ms", 1.02, "er_ace"),
+        benchmark.Line("step", "pvbf", 100.0, "ms", 1.9, "floor"),
+        benchmark.Line("step", "er", 100.0, "ms", 1.06, "floor"),
+        benchmark.Line("start", "a run of one step, digits", 4.5, "s", 9.0, "import torch"),
+        benchmark.Line("sweep", "2 job(s) of one thread", 13.5, "steps/s", 1.95, "one job"),
+    ]
+    path = tmp_path / "benchmark.json"
+    content = {**benchmark.environment(), "repeats": 5, "quick": True, "lines": [asdict(line) for line in lines]}
+    path.write_text(json.dumps(content))
+    text = performance.goals(path)
+    assert "| a step of PVBF | at most 1.03 x er_ace | 1.02 | met |" in text
+    assert "| a step of ER | at most 1.05 x floor | 1.06 | **not met** |" in text
+    assert "| at most 5 | 4.5 | met |" in text
+    assert "| two runs of one thread | at least 1.9 x one job | 1.95 | met |" in text
+    assert "| at least 14 | 13.5 | **not met** |" in text
+    assert text.count("not measured") == 5
+
+
+def test_every_goal_has_its_line_in_the_committed_benchmark():
+    """No line of the page's table says that nothing was measured."""
+    assert "not measured" not in performance.goals(ROOT / "docs" / "benchmark.json")
 
 
 @pytest.mark.parametrize("words", [["--only", "stp"], ["--compare", "nowhere.json"], ["--quik"]])
