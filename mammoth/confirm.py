@@ -108,8 +108,9 @@ def confirm(experiment: Experiment, runs: Sequence[sweep.Run]) -> int:
     """
     stale = stale_rows(experiment, runs)
     cells = {(row["source_digest"], run.cell): (run, row) for run, row in reversed(stale)}
+    different = {row["run_id"]: (run, row) for run, row in reversed(cells.values())}  # a run without memory stands in several cells
     agree: dict[Pair, bool] = {}
-    for run, row in reversed(cells.values()):
+    for run, row in different.values():
         reasons = _reasons(run, row)
         agree[_pair(run, row)] = not reasons
         _say(f"{run.name}, commit {row['commit']}: {'no: ' + ', '.join(reasons) if reasons else 'the same numbers'}")
