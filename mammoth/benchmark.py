@@ -198,7 +198,7 @@ def steps(bench: Bench) -> Iterator[Line]:
         for name in group:
             has_memory = "buffer_size" in settings.actions_by_name(settings.resolve(["--model", name, "--help"]).parser)
             actions[name] = step_of(["--model", name, *ONLINE, *(memory if has_memory else ()), *bench.base(), *QUIET])
-        found = in_turn(actions, bench.repeats, 10 if "pvbf" in group else 5)
+        found = in_turn(actions, bench.repeats, 10) if "pvbf" in group else in_turn(actions, 5, 5)
         if "pvbf" in group:
             taken = statistics.median(found["floor"])
             yield Line("step", "floor", taken * 1e3, "ms")
