@@ -33,6 +33,7 @@ from utils.args import (
     yes_or_no,
 )  # fmt: skip
 from utils.checkpoints import load_checkpoint
+from utils.conf import get_device
 from utils.registry import canonical, nearest
 from utils.yaml_files import ROOT, read_yaml
 
@@ -42,6 +43,7 @@ BUNDLED_NOTICE = (
     "the paper's benchmark is --dataset seq-cifar10 --dataset_config online"
 )
 ONE_EPOCH_NOTICE = "--n_epochs 1 alone changes the number of passes; the paper's online protocol is --dataset_config online"
+LEAST_FILTERS = 16
 MEMORY_FLAGS = ("buffer_size", "buffer_per_class", "minibatch_size")
 REPLACED = {
     "transform_type": "of seq-cifar10 alone; elsewhere the images' transform is TRANSFORM in a YAML file, --dataset_config FILE"
@@ -290,6 +292,7 @@ def resolve(argv: list[str]) -> Settings:
             choice.notices.append(ONE_EPOCH_NOTICE)
     _settle_upstreams_flags(args, choice.notices)
     _settle_loading(args)
+    _refuse_crash(args)
     choice.notices += _network_notices(args)
     args.run_id = records.run_id(args, engine_defaults)
     return Settings(args, parser, choice.notices)
@@ -464,6 +467,14 @@ def _settle_loading(args: Namespace) -> None:
     except OSError as error:
         reason = "nothing is fetched from the network" if "://" in args.loadcheck else error.strerror
         raise ValueError(f"--loadcheck {args.loadcheck}: no file that can be read ({reason})") from error
+
+
+def _refuse_crash(args: Namespace) -> None:
+    """Raise ValueError for a ResNet so narrow, on images so large, that a CPU's convolutions write out of bounds (docs/log.md)."""
+    filters = getattr(args, "num_filters", LEAST_FILTERS)
+    if filters < LEAST_FILTERS and args.input_height > 32 and get_device(args.device).type == "cpu":
+        what = f"torch's convolutions crash on a CPU with so few channels on images larger than 32x32 ({args.input_height})"
+        raise ValueError(f"--num_filters {filters}: {what}; give at least {LEAST_FILTERS}")
 
 
 def _settle_memory(args: Namespace, given: set[str]) -> None:

@@ -181,6 +181,15 @@ def test_a_method_meets_only_the_settings_that_it_lists(resolve, monkeypatch):
         resolve("--model", "sgd", "--dataset", "perm-mnist")
 
 
+def test_a_network_that_would_crash_is_refused(resolve):
+    """Few channels on large images, on a CPU; the same on small images, or enough of them, is taken."""
+    words = ("--model", "er", "--buffer_size", "10", "--backbone", "resnet18", "--num_filters")
+    with pytest.raises(ValueError, match=r"^--num_filters 15: .*\(84\); give at least 16$"):
+        resolve(*words, "15", "--dataset", "seq-miniimg")
+    assert resolve(*words, "16", "--dataset", "seq-miniimg").num_filters == 16
+    assert resolve(*words, "4", "--dataset", "seq-cifar10").num_filters == 4
+
+
 def test_a_missing_memory_is_an_error(resolve):
     """A replay method on a benchmark without a default memory asks for one."""
     with pytest.raises(ValueError, match="--buffer_size or --buffer_per_class is missing"):
