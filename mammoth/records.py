@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from argparse import Namespace
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import ModuleType
@@ -68,6 +68,12 @@ def _without_docstrings(source: str) -> str:
     return ast.dump(tree)
 
 
+@cache
+def _as_read_first(path: Path) -> str:
+    """Return a file's canonical text as this process found it first: what it runs is what it imported, whoever edits the file."""
+    return _without_docstrings(path.read_text(encoding="utf-8"))
+
+
 def source_files(*classes: type) -> list[Path]:
     """Return the files that decide what a run computes: the engine's, and those of the method and the benchmark.
 
@@ -96,10 +102,10 @@ def _modules_used(module: ModuleType) -> list[ModuleType]:
 
 
 def source_digest(*classes: type) -> str:
-    """Return a digest of those files that changes with their code, not with comments or layout."""
+    """Return a digest of those files that changes with their code, not with comments or layout; the code of this process."""
     digest = hashlib.sha256()
     for path in source_files(*classes):
-        digest.update(_without_docstrings(path.read_text(encoding="utf-8")).encode())
+        digest.update(_as_read_first(path).encode())
     return digest.hexdigest()[:12]
 
 

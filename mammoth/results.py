@@ -18,6 +18,9 @@ FIELDS = (
 )  # fmt: skip
 
 
+csv.field_size_limit(2**31 - 1)  # the matrix of a run of some hundred tasks is longer than csv's own limit
+
+
 def row_of(record: dict[str, Any], row: str, column: str) -> Row:
     """Return a closed record as a row; `newest_share` is the prediction bias after each task, in percent."""
     provenance, data = record["provenance"], record["data"]
@@ -79,8 +82,12 @@ def read_together(path: Path) -> list[Row]:
 
 
 def merge(old: Iterable[Row], new: Iterable[Row]) -> list[Row]:
-    """Return the rows of both, the new one where both have a cell and seed."""
-    cells = {(row["row"], row["column"], str(row["seed"])): row for row in (*old, *new)}
+    """Return the rows of both; where both have a cell and seed, the new one, unless it is known to have started before the old."""
+    cells: dict[tuple[str, str, str], Row] = {}
+    for row in (*old, *new):
+        key = (row["row"], row["column"], str(row["seed"]))
+        if key not in cells or str(row.get("started", "")) >= str(cells[key].get("started", "")):
+            cells[key] = row
     return list(cells.values())
 
 

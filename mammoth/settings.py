@@ -137,7 +137,7 @@ def model_settings(model: str, protocol: str, dataset: str, which: str, buffer_s
     """Return a method's settings from its YAML file: `default`, the protocol's, and with `which="best"` the published ones.
 
     Raises:
-        ValueError: unknown `which`, or nothing published for this benchmark and memory; says what there is.
+        ValueError: unknown `which`, or nothing published for this benchmark, protocol and memory; says what there is.
     """
     if which not in ("default", "base", "best"):
         raise ValueError(f"unknown --model_config {which!r}; there are: default, best")
@@ -149,6 +149,8 @@ def model_settings(model: str, protocol: str, dataset: str, which: str, buffer_s
     published = {key: value for key, value in content.items() if key not in ("default", "online", "offline")}
     if dataset not in published:
         raise ValueError(f"--model_config best: nothing published for {model} on {dataset}; {_listing(published)}")
+    if protocol == "online":
+        raise ValueError(f"--model_config best: the published values of {model} are of the offline protocol, not of online")
     entry = _section(path, content, dataset)
     sizes = {str(key): value for key, value in entry.items() if isinstance(key, int)}
     settings = _layered(settings, {key: value for key, value in entry.items() if not isinstance(key, int)})
@@ -286,7 +288,7 @@ def resolve(argv: list[str]) -> Settings:
     args = parser.parse_strictly(argv)
     _take_over(args, choice)
     given = {word[2:].split("=", 1)[0] for word in argv if word.startswith("--")}
-    _settle(args, parser, given)
+    _settle(args, parser, given, choice.fact("N_CLASSES"))
     if args.n_epochs == 1 and "n_epochs" in given and choice.protocol == "offline":
         if "online" in get_config_names(choice.dataset_name):
             choice.notices.append(ONE_EPOCH_NOTICE)
@@ -403,13 +405,13 @@ def _refuse_memory_flags(parser: Parser, model: str, argv: list[str]) -> None:
             raise ValueError(f"{flag}: {model} {why}; leave the flag out")
 
 
-def _settle(args: Namespace, parser: Parser, given: set[str]) -> None:
-    """Fill in what follows from other values, and refuse what does not go together."""
+def _settle(args: Namespace, parser: Parser, given: set[str], classes: int) -> None:
+    """Fill in what follows from other values, and refuse what does not go together. `classes`: of the benchmark."""
     for name in ("lr", "batch_size", "n_epochs"):
         if getattr(args, name) is None:
             raise ValueError(f"--{name} is missing: neither {args.model} nor {args.dataset} has a default for it")
     if "buffer_size" in actions_by_name(parser):
-        _settle_memory(args, given)
+        _settle_memory(args, given, classes)
     if args.verify_data is None:
         args.verify_data = yes_or_no(os.environ.get("MAMMOTH_VERIFY_DATA", "1"))
     if args.optim_nesterov and not args.optim_mom:
@@ -477,14 +479,14 @@ def _refuse_crash(args: Namespace) -> None:
         raise ValueError(f"--num_filters {filters}: {what}; give at least {LEAST_FILTERS}")
 
 
-def _settle_memory(args: Namespace, given: set[str]) -> None:
+def _settle_memory(args: Namespace, given: set[str], classes: int) -> None:
     """Turn `--buffer_per_class` into a total. Raises ValueError when both or neither are there."""
     if {"buffer_size", "buffer_per_class"} <= given:
         raise ValueError("--buffer_size (in total) and --buffer_per_class exclude each other: give one")
     if "buffer_size" in given:
         args.buffer_per_class = None
     elif args.buffer_per_class is not None:
-        args.buffer_size = args.buffer_per_class * args.num_classes
+        args.buffer_size = args.buffer_per_class * classes
     if args.buffer_size is None:
         raise ValueError(f"--buffer_size or --buffer_per_class is missing: {args.model} needs a memory")
     if args.minibatch_size is None:

@@ -29,9 +29,10 @@ from models import get_model_class
 from utils.args import Parser, number
 from utils.checkpoints import checkpoint_path
 from utils.metrics import average_accuracy
-from utils.registry import canonical
+from utils.registry import canonical, nearest
 
 STATES = ("done", "stale", "failed", "interrupted", "queued", "running", "missing")
+OTHER_IMAGES = ("recompressed", "altered")  # kinds of data that `--verify_data 1` refuses
 IN_HAND = ("running", "queued")  # somebody is at it
 TO_DO = {"run": ("stale", "failed", "interrupted", "missing"), "retry": ("failed", "interrupted")}
 
@@ -44,13 +45,17 @@ class Run:
     seed: int
     argv: tuple[str, ...]
     args: Namespace
-    published: str = ""  # source digest of its committed row, if there is one
+    published: results.Row | None = None  # its committed row, if there is one
 
     def _published_state(self) -> str:
         """Say how a run without a record stands: its committed row counts, as on a fresh clone."""
-        if not self.published or self.record_path.exists():
+        if self.published is None:
             return "missing"
-        return "done" if is_current(self.published, self.args) else "stale"
+        return "done" if self._holds(self.published["source_digest"], self.published["data"]) else "stale"
+
+    def _holds(self, digest: str, images: str) -> bool:
+        """Whether numbers of code with this digest, on images of this kind, are what the command line asks for today."""
+        return not (self.args.verify_data and images.startswith(OTHER_IMAGES)) and is_current(digest, self.args)
 
     @property
     def name(self) -> str:
@@ -84,7 +89,10 @@ class Run:
         return Job(self.argv, self.folder / "log.txt", stamp(self.folder), checkpoints)
 
     def state(self) -> str:
-        """Say how it stands: one of `STATES` but `queued`. Stale: done by other code than today's."""
+        """Say how it stands: one of `STATES` but `queued`.
+
+        Stale: done by other code than today's, or on other images than the published ones where `--verify_data 1` asks for these.
+        """
         if claimed(self.folder):
             return "running"
         last, record = latest(self.folder), glance(self.record_path)
@@ -92,16 +100,18 @@ class Run:
             return self._published_state()
         if last.status == "running" and is_alive(last, self.folder):
             return "running"
-        if record and record.status == "done" and is_current(record.provenance.get("source_digest", ""), self.args):
+        if record and record.status == "done" and self._holds(record.provenance.get("source_digest", ""), record.images):
+            return "done"
+        if last.status == "done" and self._published_state() == "done":  # today's row came from elsewhere, with the commits
             return "done"
         return {"done": "stale", "running": "interrupted"}.get(last.status, last.status)
 
 
-def published_digests(experiment: Experiment) -> dict[str, str]:
-    """Return the source digest of each run whose row is committed, by run id."""
+def published_rows(experiment: Experiment) -> dict[str, results.Row]:
+    """Return the committed row of each run that has one, by run id."""
     if experiment.results is None:
         return {}
-    return {row["run_id"]: row["source_digest"] for row in results.read_together(experiment.results)}
+    return {row["run_id"]: row for row in results.read_together(experiment.results)}
 
 
 def look(runs: Sequence[Run]) -> list[tuple[Run, Job, str]]:
@@ -150,18 +160,33 @@ def plan(
     Raises:
         ValueError: a command line that is wrong; names the row.
     """
-    wanted = {canonical(name) for name in only.split(",") if name}
-    cells = [cell for cell in experiment.cells if not columns or cell.column in columns.split(",")]
-    if not cells:
-        raise ValueError(f"--columns {columns}: no such column in {experiment.name}; there are: {', '.join(experiment.columns)}")
+    methods = sorted({run_model(cell) for cell in experiment.cells})
+    rows = _chosen("--only", only, [*experiment.rows, *methods], experiment)
+    wanted_columns = _chosen("--columns", columns, experiment.columns, experiment)
+    cells = [cell for cell in experiment.cells if not columns or canonical(cell.column) in wanted_columns]
     runs = [_resolved(experiment, cell, seed, extra) for cell in cells for seed in seeds or experiment.seeds]
-    digests = published_digests(experiment)
-    runs = [replace(run, published=digests.get(run.args.run_id, "")) for run in runs]
-    runs = [run for run in runs if not wanted or {run.args.model, canonical(run.cell.row)} & wanted]
+    published = published_rows(experiment)
+    runs = [replace(run, published=published.get(run.args.run_id)) for run in runs]
+    runs = [run for run in runs if not only or {canonical(run.args.model), canonical(run.cell.row)} & rows]
     if not runs:
-        known = sorted({run_model(cell) for cell in experiment.cells} | set(experiment.rows))
-        raise ValueError(f"--only {only}: no such method in {experiment.name}; there are: {', '.join(known)}")
+        raise ValueError(f"--only {only}: {experiment.name} has no such row in --columns {columns}")
     return runs
+
+
+def _chosen(flag: str, text: str, labels: Iterable[str], experiment: Experiment) -> set[str]:
+    """Return the labels that a flag names, with commas between; a label may hold commas itself.
+
+    Raises:
+        ValueError: a name that is none of them; says which are nearest.
+    """
+    known, found, words = {canonical(label) for label in labels}, set(), text.split(",") if text else []
+    while words:
+        size = next((n for n in range(len(words), 0, -1) if canonical(",".join(words[:n])) in known), 0)
+        if not size:
+            raise ValueError(f"{flag} {words[0].strip()}: no such label in {experiment.name}; {nearest(words[0], known)}")
+        found.add(canonical(",".join(words[:size])))
+        words = words[size:]
+    return found
 
 
 def own_rows(experiment: Experiment, rows: Sequence[results.Row]) -> list[results.Row]:
@@ -355,6 +380,8 @@ def execute(
         foreign = sum(not run.is_own(experiment) for run, _ in todo)
         if foreign:
             live.say(f"--flags makes other runs of {foreign} of them: they are recorded, but their rows stay out of the table")
+        for line in filter(None, map(_whereabouts, in_hand)):
+            live.say(line)
         sweep = Sweep(experiment, runs, launcher, live)
         try:
             with stop_signals(), launcher:
@@ -366,6 +393,15 @@ def execute(
     for line in sweep.failed:
         sys.stderr.write(f"failed: {line}\n")
     return 1 if sweep.failed else 0
+
+
+def _whereabouts(run: Run) -> str:
+    """Return who has a run in hand, and what to do if not: a process on another machine cannot be looked up. Empty: not known."""
+    seen = latest(run.folder)
+    if seen is None or seen.status != "running":
+        return ""
+    process = f"process {seen.provenance.get('pid')} on {seen.provenance.get('host')}"
+    return f"in hand elsewhere: {run.name}, {process}; if that is gone, delete {run.folder}"
 
 
 def _counts(runs: Sequence[Run], todo: Sequence[Run], in_hand: Sequence[Run]) -> str:

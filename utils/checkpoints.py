@@ -148,6 +148,7 @@ def restore_model(checkpoint: dict[str, Any], device: torch.device) -> Any:
         put_back(model, checkpoint)
     except RuntimeError as error:
         raise ValueError(f"the checkpoint's weights do not fit {args.model} on {args.backbone}: {error}") from error
+    _load_memories(model, checkpoint, "the checkpoint")  # iCaRL's prediction is made of it
     model.to(device)
     model.eval()
     return model
@@ -235,6 +236,11 @@ def load_method(model: Any, content: dict[str, Any], source: object) -> None:
         put_back(model, {**content, "model": {**own, **state}, "attributes": attributes})
     except RuntimeError as error:
         raise ValueError(f"{source} does not fit {model.NAME} with these flags: {str(error).splitlines()[-1].strip()}") from error
+    _load_memories(model, content, source)
+
+
+def _load_memories(model: Any, content: dict[str, Any], source: object) -> None:
+    """Fill a method's memories from those of a checkpoint that have the same names."""
     for name, rows in {**(content.get("buffers") or {}), "buffer": content.get("buffer")}.items():
         if rows and isinstance(getattr(model, name, None), Buffer):
             _load_memory(getattr(model, name), rows, source)

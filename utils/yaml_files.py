@@ -9,10 +9,26 @@ import yaml
 ROOT = Path(__file__).resolve().parent.parent
 
 
+class _Loader(yaml.SafeLoader):
+    """YAML without numbers of base 60: `seeds: 10:15` is the range that it is on the command line, not 615."""
+
+    def whole(self, node: yaml.ScalarNode) -> int | str:
+        """Return the whole number, or the text where it has a colon."""
+        return node.value if ":" in node.value else self.construct_yaml_int(node)
+
+    def real(self, node: yaml.ScalarNode) -> float | str:
+        """Return the number, or the text where it has a colon."""
+        return node.value if ":" in node.value else self.construct_yaml_float(node)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.whole)
+_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.real)
+
+
 @cache
 def _parsed(path: Path, stamp: float) -> Any:
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
+        return yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # of text that is none, dates that are none, endless brackets
         reason = " ".join(str(error).split())
         raise ValueError(f"{path} is no valid YAML: {reason}") from error

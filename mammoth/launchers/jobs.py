@@ -171,6 +171,7 @@ class Glance(NamedTuple):
     tasks: int
     provenance: dict[str, Any]
     reason: str
+    images: str  # what kind they are: original, recompressed, ...
 
     def stage(self) -> str:
         """Say how far a run is; empty if it has not begun its first task."""
@@ -209,7 +210,8 @@ def _glance(path: Path, seen: int) -> Glance | None:
     except (FileNotFoundError, ValueError):
         return None
     tasks = len(record.get("task_sizes") or ())
-    return Glance(record["status"], record["args"], len(record["class_il"]), tasks, record["provenance"], record.get("reason", ""))
+    reason, images = record.get("reason", ""), (record.get("data") or {}).get("kind", "")
+    return Glance(record["status"], record["args"], len(record["class_il"]), tasks, record["provenance"], reason, images)
 
 
 def is_alive(seen: Glance, folder: Path) -> bool:

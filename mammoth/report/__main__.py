@@ -103,7 +103,8 @@ def _figures(asked: Namespace) -> int:
     stale, folder = 0, FIGURES
     if asked.scale:
         folder = published.all_published("keep", asked.scale)[0].source.parent
-    for drawing in [drawing for item in published.all_published("keep", asked.scale) for drawing in _drawings(item)]:
+    policy = "drop" if asked.stale == "drop" and not asked.check else "keep"
+    for drawing in [drawing for item in published.all_published(policy, asked.scale) for drawing in _drawings(item)]:
         path = folder / f"{drawing.name}.png"
         if not (path.is_file() and is_current(drawing, path)):
             stale += 1

@@ -44,8 +44,10 @@ def read(path: Path, stale: str = "keep", scale: str = "") -> Published:
     experiment = load_experiment(path, scale)
     source = ROOT / (experiment.results or results_path(experiment, _a_run(experiment)))
     rows = results.read_together(source) if experiment.results else results.read_rows(source)
-    variations = results.read_variation(results.variation_path(source))
-    return Published(experiment, settle(experiment, own_rows(experiment, rows), stale), source, variations)
+    kept = settle(experiment, own_rows(experiment, rows), stale)
+    shown = {row["run_id"] for row in kept}
+    variations = [entry for entry in results.read_variation(results.variation_path(source)) if entry["run_id"] in shown]
+    return Published(experiment, kept, source, variations)
 
 
 def _a_run(experiment: Experiment) -> Run:
@@ -57,13 +59,20 @@ def settle(experiment: Experiment, rows: list[Row], stale: str) -> list[Row]:
     """Return the rows that a table may show together.
 
     Raises:
-        ValueError: some were made by older code and some by today's, and `stale` is `refuse`; names them.
+        ValueError: some were made by older code and some by today's, and `stale` is `refuse`, or a cell mixes kinds of images;
+            names them.
     """
+    for row, column in {(row["row"], row["column"]): None for row in rows}:
+        kinds = sorted({one["data"] for one in rows if (one["row"], one["column"]) == (row, column)})
+        if len(kinds) > 1:
+            how = "run the other seeds on the same images (--flags), or take their rows out of the file"
+            found = f"{row} {column} has rows on {' and on '.join(kinds)} images"
+            raise ValueError(f"{experiment.name}: {found}, which have no common mean; {how}")
     old = [row for row in rows if row["stale"]]
-    if not old or len(old) == len(rows) or stale == "keep":
-        return rows
     if stale == "drop":
         return [row for row in rows if not row["stale"]]
+    if not old or len(old) == len(rows) or stale == "keep":
+        return rows
     names = ", ".join(f"{row['row']} {row['column']} seed {row['seed']}" for row in old[:3])
     more = f" and {len(old) - 3} more" if len(old) > 3 else ""
     raise ValueError(

@@ -103,6 +103,12 @@ def test_the_ways_to_write_seeds(text, seeds):
     assert parse_seeds(text) == seeds
 
 
+@pytest.mark.parametrize(("text", "seeds"), [("10:15", range(10, 15)), ("1:5", range(1, 5)), ("0:3", range(3)), ("7", range(7))])
+def test_a_file_says_seeds_as_the_command_line_does(load, text, seeds):
+    """YAML's numbers of base 60 (10:15 is 615 to many parsers) are none here."""
+    assert load(f"seeds: {text}\nrows:\n  - {{label: ER, model: er}}\n").seeds == tuple(seeds)
+
+
 @pytest.mark.parametrize("text", ["many", "0:", "1:2:3", "1,x", "", 1.5, ["a"], None, [None], "0", 0, "-3", "3:1", []])
 def test_seeds_that_are_none(text):
     """Anything else is refused with the three ways to write them; so is what names no seed at all."""

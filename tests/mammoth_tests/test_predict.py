@@ -154,12 +154,16 @@ def test_flags_that_do_not_fit(predicted, tmp_path):
     assert "unknown flag --tops" in predicted(tmp_path, "--tops", "3")[2]
 
 
-def test_a_checkpoint_works_without_the_data(go, tmp_path):
-    """Grey images and another method, from the digits: the restored method is right about as often as the record says."""
-    record = go("--model", "er_ace", "--savecheck", "last", "--checkpoint_path", str(tmp_path / "kept"))
+@pytest.mark.parametrize("method", ["er_ace", "icarl"])
+def test_a_checkpoint_works_without_the_data(go, tmp_path, method):
+    """Grey images and other methods, from the digits: the restored method is right about as often as the record says.
+
+    iCaRL's means come from its memory, of which the checkpoint has the images.
+    """
+    record = go("--model", method, "--savecheck", "last", "--checkpoint_path", str(tmp_path / "kept"))
     checkpoint = load_checkpoint(tmp_path / "kept" / record["run_id"] / "last.pt")
     model = restore_model(checkpoint, torch.device("cpu"))
-    args = settings.resolve(["--model", "er_ace", "--device", "cpu", "--seed", "0"]).args
+    args = settings.resolve(["--model", method, "--device", "cpu", "--seed", "0"]).args
     test = get_dataset(args).split(train=False)
     images = [image.numpy() for image in test.data]
     right = (predict.probabilities(model, checkpoint, images).argmax(1) == test.targets).float()

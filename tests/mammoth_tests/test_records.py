@@ -192,6 +192,13 @@ def double(x):
 '''
 
 
+def test_the_digest_is_of_the_code_that_this_process_runs(digest, tmp_path):
+    """A file edited while a worker goes on stays, for its records, what it imported."""
+    first = digest(SOURCE)
+    (tmp_path / "mammoth" / "runner.py").write_text(SOURCE + "\nSTEPS = 3\n")
+    assert records.source_digest() == first
+
+
 @pytest.fixture
 def digest(tmp_path, monkeypatch):
     """Return a function from a program's text to the digest of a project that has it as its runner."""
@@ -201,6 +208,7 @@ def digest(tmp_path, monkeypatch):
 
     def of(text: str) -> str:
         file.write_text(text)
+        records._as_read_first.cache_clear()
         return records.source_digest()
 
     return of

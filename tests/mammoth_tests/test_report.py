@@ -329,6 +329,30 @@ def test_rows_of_older_code_are_not_mixed_in_unasked(experiment, tmp_path, capsy
     write_own_rows(experiment, tmp_path / "rows.csv", stale_seeds=(0, 1, 2))
     assert main(["tables", str(experiment)]) == 0
     assert "mixed" not in capsys.readouterr().out
+    assert published.read(experiment, "drop").rows == []
+
+
+def test_a_cell_has_no_mean_of_two_kinds_of_images(experiment, tmp_path, capsys):
+    """Refused under every policy, with the cell and what to do."""
+    write_own_rows(experiment, tmp_path / "rows.csv")
+    first, *others = results.read_rows(tmp_path / "rows.csv")
+    results.write_rows(tmp_path / "rows.csv", [{**first, "data": "recompressed"}, *others])
+    assert main(["tables", str(experiment), "--stale", "keep"]) == 2
+    assert "ER - has rows on original and on recompressed images" in capsys.readouterr().err
+
+
+def test_a_long_matrix_is_read_again(tmp_path):
+    """Two hundred tasks: more characters than csv's own limit for a field."""
+    long = {**THREE[0], "class_il": [[round(100 / (task + 3), 4) for task in range(stage + 1)] for stage in range(200)]}
+    results.write_rows(tmp_path / "rows.csv", [long])
+    assert results.read_rows(tmp_path / "rows.csv")[0]["class_il"] == long["class_il"]
+
+
+def test_of_two_rows_the_later_run_stays():
+    """Whatever is collected last: a record of last month does not replace this month's row."""
+    earlier, later = ({**THREE[0], "started": start} for start in ("2026-10-01T00:00:00", "2026-11-01T00:00:00"))
+    assert results.merge([later], [earlier]) == [later]
+    assert results.merge([earlier], [later]) == [later]
 
 
 def test_an_experiment_shows_the_runs_of_another(experiment, tmp_path):

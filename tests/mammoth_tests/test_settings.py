@@ -163,6 +163,11 @@ def test_the_memory_flag_given_wins_over_the_configs_other_one(resolve):
     assert resolve("--model", "er", "--dataset_config", "offline", "--buffer_per_class", "5").buffer_size == 50
 
 
+def test_a_memory_per_class_counts_the_benchmarks_classes(resolve):
+    """Not the network's outputs, of which there may be more."""
+    assert resolve("--model", "er", "--buffer_per_class", "5", "--num_classes", "30").buffer_size == 50
+
+
 def test_both_memory_flags_are_an_error(resolve):
     """The two ways to size the memory exclude each other."""
     with pytest.raises(ValueError, match=r"buffer_size.*buffer_per_class"):
@@ -225,6 +230,7 @@ def test_best_values_depend_on_the_memory(resolve):
     [
         (("--dataset", "seq-cifar10", "--buffer_size", "300"), "200, 500, 5120"),
         (("--dataset", "seq-digits"), "seq-cifar10"),
+        (("--dataset", "seq-cifar10", "--buffer_size", "500", "--dataset_config", "online"), "offline protocol, not of online"),
         (("--dataset", "seq-cifar10", "--buffer_size", "500", "--model_config", "bst"), "best"),
     ],
 )

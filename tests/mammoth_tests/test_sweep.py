@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import re
 import sys
 
 import pytest
@@ -404,3 +405,44 @@ def test_a_committed_row_counts_without_its_record(er_alone, tmp_path, monkeypat
     assert run.state() == "done"
     monkeypatch.setattr(sweep, "digest_for", lambda args: "other code")
     assert run.state() == "stale"
+
+
+def test_rows_on_other_images_count_only_where_these_are_taken(er_alone, tmp_path):
+    """A committed row, and a record, of recompressed images: done with --verify_data 0, to be run again where it insists."""
+    path, rows, flags = er_alone
+    assert sweep.main(["run", str(path), "--jobs", "1", "--flags", flags]) == 0
+    sweep.results.write_rows(rows, [{**row, "data": "recompressed"} for row in sweep.results.read_rows(rows)])
+    (file,) = tmp_path.glob("results/records/*/record.json")
+    record = json.loads(file.read_text(encoding="utf-8"))
+    file.write_text(json.dumps({**record, "data": {**record["data"], "kind": "recompressed"}}), encoding="utf-8")
+    for base in (tmp_path, tmp_path / "clone"):
+        for verified, state in (("1", "stale"), ("0", "done")):
+            flags = ("--base_path", str(base), "--verify_data", verified)
+            (run,) = sweep.plan(sweep.load_experiment(path), extra=flags)
+            assert run.state() == state
+
+
+def test_a_row_of_todays_code_counts_beside_a_record_of_older_code(er_alone, tmp_path):
+    """It came with the commits of another machine; the old record neither makes it run again nor takes its place."""
+    path, rows, flags = er_alone
+    assert sweep.main(["run", str(path), "--jobs", "1", "--flags", flags]) == 0
+    (file,) = tmp_path.glob("results/records/*/record.json")
+    record = json.loads(file.read_text(encoding="utf-8"))
+    old = {**record["provenance"], "source_digest": "older", "started": "2020-01-01T00:00:00"}
+    file.write_text(json.dumps({**record, "provenance": old}), encoding="utf-8")
+    before = rows.read_text(encoding="utf-8")
+    experiment = sweep.load_experiment(path)
+    runs = sweep.plan(experiment, extra=tuple(flags.split()))
+    assert [run.state() for run in runs] == ["done"]
+    sweep.collect(experiment, runs)
+    assert rows.read_text(encoding="utf-8") == before
+
+
+@pytest.mark.parametrize("flag", ["--only", "--columns"])
+def test_each_name_of_a_choice_must_be_there(experiment, capsys, flag):
+    """One slip among several names is an error, not fewer runs; a label with a comma is chosen as it stands."""
+    path = experiment({"label": "ER, slow", "model": "er"}, SGD, columns=[{"label": "A, b"}, {"label": "C", "seed": None}])
+    good, bad = {"--only": ("ER, slow", "sgd, er-aec"), "--columns": ("A, b", "C,A")}[flag]
+    assert len(planned(capsys, path, flag, good)) == {"--only": 4, "--columns": 4}[flag]
+    assert sweep.main(["plan", path, flag, bad]) == 2
+    assert re.search(rf"{flag} (er-aec|A): no such label in table; (did you mean|there are)", capsys.readouterr().err)
