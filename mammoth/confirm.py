@@ -1,12 +1,13 @@
 """Whether rows of older code still hold: a short run by the code that made them and by today's, compared bit for bit.
 
-    python -m mammoth.confirm experiments/<name>.yaml [--seeds 0:3] [--only pvbf] [--columns MS=500] [--flags "--verify_data 0"]
+    python -m mammoth.confirm experiments/*.yaml [--seeds 0:3] [--only pvbf] [--columns MS=500] [--flags "--verify_data 0"]
 
 A row counts as stale when anything in the code of its run has changed, though most changes leave every number as it was. This
 takes each stale cell's command line and runs its first steps once with the row's own commit, checked out in a temporary
 folder, and once with today's code. Where all that the two records hold of the numbers is equal (both accuracy matrices, the
 confusion matrices over all test images, the method's diagnostics), the pair of source digests goes into
-`experiments/confirmed.csv`, with the command that showed it; rows of the one then count as rows of the other.
+`experiments/confirmed.csv`, with the command that showed it; rows of the one then count as rows of the other. A digest is
+confirmed as a whole: only if every committed row that has it, whatever its flags, was compared in the same call.
 """
 
 import itertools
@@ -15,7 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from utils.args import Parser
 from utils.yaml_files import ROOT
 
 STEPS, TASKS = 30, 2
-NUMBERS = ("class_il", "task_il", "confusion", "diagnostics")
+NUMBERS = ("class_il", "task_il", "confusion", "diagnostics", "variation")
 
 
 def short_run(root: Path, argv: Sequence[str], folder: Path) -> dict[str, Any]:
@@ -62,15 +63,16 @@ def checked_out(commit: str, folder: Path) -> Path:
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """Return which of the numbers of two records differ."""
-    found = [name for name in NUMBERS if old[name] != new[name]]
+    found = [name for name in NUMBERS if old.get(name) != new.get(name)]
     return found + ["data"] * (old["data"]["fingerprint"] != new["data"]["fingerprint"])
 
 
-def compare(commit: str, digest: str, argv: Sequence[str]) -> list[str]:
+def compare(commit: str, digest: str, argv: Sequence[str], today: str) -> list[str]:
     """Run a command line's first steps with a commit and with today's code; return what differs.
 
     Args:
         digest: of the sources that made the row; a commit that gives another is not its code.
+        today: of the sources in memory, for which the pair would be noted.
 
     Raises:
         ValueError: the commit is not here, or a run failed.
@@ -82,6 +84,8 @@ def compare(commit: str, digest: str, argv: Sequence[str]) -> list[str]:
         ]
         if found[0]["provenance"]["source_digest"] != digest:
             return ["its code, which had changes that are in no commit"]
+        if found[1]["provenance"]["source_digest"] != today:
+            return ["today's code, which was edited meanwhile"]
         return differences(*found)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -100,13 +104,13 @@ def stale_rows(experiment: Experiment, runs: Sequence[sweep.Run]) -> list[tuple[
     return [(run, row) for run, row in found if not sweep.is_current(row["source_digest"], run.args)]
 
 
-def confirm(experiment: Experiment, runs: Sequence[sweep.Run]) -> int:
-    """Compare each stale cell, by its first seed; note the digests by which all of their cells agree.
+def confirm(experiments: Sequence[tuple[Experiment, Sequence[sweep.Run]]]) -> int:
+    """Compare each stale cell, by its first seed; note the digests by which all rows that are committed agree.
 
     Returns:
         The exit status: 1 if a cell differs or could not be compared.
     """
-    stale = stale_rows(experiment, runs)
+    stale = [found for experiment, runs in experiments for found in stale_rows(experiment, runs)]
     cells = {(row["source_digest"], run.cell): (run, row) for run, row in reversed(stale)}
     different = {row["run_id"]: (run, row) for run, row in reversed(cells.values())}  # a run without memory stands in several cells
     agree: dict[Pair, bool] = {}
@@ -114,9 +118,16 @@ def confirm(experiment: Experiment, runs: Sequence[sweep.Run]) -> int:
         reasons = _reasons(run, row)
         agree[_pair(run, row)] = not reasons
         _say(f"{run.name}, commit {row['commit']}: {'no: ' + ', '.join(reasons) if reasons else 'the same numbers'}")
-    wrong = {(pair.old, pair.new) for pair, equal in agree.items() if not equal}
-    add_pairs(pair for pair in agree if (pair.old, pair.new) not in wrong)
-    left = len(stale_rows(experiment, runs))
+    wrong = {pair.old for pair, equal in agree.items() if not equal}
+    compared = {row["run_id"] for _, row in stale}
+    committed = {row["run_id"]: row for experiment, _ in experiments for row in sweep.published_rows(experiment).values()}
+    others = [row for row in committed.values() if row["run_id"] not in compared and row["source_digest"] in {p.old for p in agree}]
+    for row in others[:3]:
+        name = f"{row['row']} {row['column']} seed {row['seed']}"
+        _say(f"not compared, and of the same code: {name}; give all experiments, without --only, --columns and --seeds")
+    wrong |= {row["source_digest"] for row in others}
+    add_pairs(pair for pair in agree if pair.old not in wrong)
+    left = sum(len(stale_rows(experiment, runs)) for experiment, runs in experiments)
     _say(f"{len(stale)} rows of older code: {len(stale) - left} hold, {left} do not")
     return 1 if left else 0
 
@@ -125,7 +136,7 @@ def _reasons(run: sweep.Run, row: Row) -> list[str]:
     """Return why a row does not hold; nothing if it does."""
     argv = [*run.argv, "--base_path", str(Path(run.args.base_path).resolve())]  # good in any folder; the later of two wins
     try:
-        return compare(row["commit"], row["source_digest"], argv)
+        return compare(row["commit"], row["source_digest"], argv, sweep.digest_for(run.args))
     except ValueError as error:
         return [str(error)]
 
@@ -140,16 +151,30 @@ def _say(text: str) -> None:
     print(text, flush=True)
 
 
+def _planned(experiments: Sequence[Experiment], choice: tuple[Any, ...]) -> Iterator[tuple[Experiment, Sequence[sweep.Run]]]:
+    """Yield each experiment with its runs; of several, one that has not what is chosen is left out, and a line says so."""
+    for experiment in experiments:
+        try:
+            yield experiment, sweep.plan(experiment, *choice)
+        except ValueError as error:
+            if len(experiments) == 1:
+                raise
+            _say(f"left out: {error}")
+
+
 def main(argv: list[str]) -> int:
     """Run one command line; returns the exit status."""
     parser = Parser(prog="python -m mammoth.confirm", description="Whether rows of older code still hold: short runs, compared.")
-    parser.add_argument("experiment", type=Path, help="experiments/<name>.yaml")
+    parser.add_argument("experiments", type=Path, nargs="+", metavar="FILE", help="experiments/<name>.yaml, or several of them")
     sweep.add_choice_flags(parser)
     try:
         asked = parser.parse_args(argv)
-        experiment = load_experiment(asked.experiment)
+        experiments = [load_experiment(path) for path in asked.experiments]
+        if len(experiments) > 1:
+            experiments = [experiment for experiment in experiments if experiment.results is not None]
         seeds = parse_seeds(asked.seeds) if asked.seeds else ()
-        return confirm(experiment, sweep.plan(experiment, seeds, asked.only, asked.columns, tuple(shlex.split(asked.flags))))
+        choice = (seeds, asked.only, asked.columns, tuple(shlex.split(asked.flags)))
+        return confirm(list(_planned(experiments, choice)))
     except (ValueError, OSError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 2

@@ -44,7 +44,7 @@ def test_the_committed_pairs_are_of_shipped_methods():
 RECORD = {"class_il": [[1.0]], "task_il": [[1.0]], "confusion": [[[1]]], "diagnostics": [{}], "data": {"fingerprint": "f"}}
 
 
-@pytest.mark.parametrize("key", ["class_il", "task_il", "confusion", "diagnostics"])
+@pytest.mark.parametrize("key", ["class_il", "task_il", "confusion", "diagnostics", "variation"])
 def test_any_number_that_differs_is_named(key):
     """Equal records differ in nothing; each part by itself is seen."""
     assert confirm.differences(RECORD, RECORD) == []
@@ -76,7 +76,7 @@ def states(path):
 
 def test_a_cell_that_differs_takes_its_code_along(aged, monkeypatch, capsys):
     """One of two cells of one digest differs: nothing is noted, both rows stay stale, and the status says so."""
-    monkeypatch.setattr(confirm, "compare", lambda commit, digest, argv: ["class_il"] if "0.05" in argv else [])
+    monkeypatch.setattr(confirm, "compare", lambda commit, digest, argv, today: ["class_il"] if "0.05" in argv else [])
     assert confirm.main([str(aged)]) == 1
     out = capsys.readouterr().out
     assert "ER A seed 0" in out
@@ -87,7 +87,7 @@ def test_a_cell_that_differs_takes_its_code_along(aged, monkeypatch, capsys):
 
 def test_cells_that_agree_are_noted(aged, monkeypatch, capsys):
     """Both agree: the rows count as today's from then on, and there is nothing left to compare."""
-    monkeypatch.setattr(confirm, "compare", lambda commit, digest, argv: [])
+    monkeypatch.setattr(confirm, "compare", lambda commit, digest, argv, today: [])
     assert states(aged) == [True, True]
     assert confirm.main([str(aged)]) == 0
     assert "2 hold, 0 do not" in capsys.readouterr().out
@@ -96,15 +96,28 @@ def test_cells_that_agree_are_noted(aged, monkeypatch, capsys):
     assert "0 rows of older code" in capsys.readouterr().out
 
 
+def test_a_row_left_out_leaves_all_of_its_code_stale(aged, monkeypatch, capsys):
+    """Cells that agree say nothing of one with other flags that was not looked at; told with its name."""
+    monkeypatch.setattr(confirm, "compare", lambda commit, digest, argv, today: [])
+    assert confirm.main([str(aged), "--columns", "A"]) == 1
+    assert "not compared, and of the same code: ER B seed 0" in capsys.readouterr().out
+    assert states(aged) == [True, True]
+    other = aged.with_name("other.yaml")
+    other.write_text("rows:\n  - {label: ER, model: er}\n", encoding="utf-8")  # no committed rows: nothing to look at
+    assert confirm.main([str(aged), str(other)]) == 0
+    assert states(aged) == [False, False]
+
+
 @pytest.mark.long
 def test_the_same_commit_gives_the_same_numbers(aged, capsys):
     """For real: HEAD checked out elsewhere and the tree here, run for a few steps each; only rows of HEAD's own code hold."""
-    assert confirm.main([str(aged), "--columns", "A"]) == 1
+    assert confirm.main([str(aged)]) == 1
     assert "changes that are in no commit" in capsys.readouterr().out
     head = sweep.digest_for(sweep.plan(sweep.load_experiment(aged))[0].args)
     (run, *_) = sweep.plan(sweep.load_experiment(aged))
     commit = results.read_rows(aged.parent / "rows.csv")[0]["commit"]
-    assert confirm.compare(commit, head, [*run.argv]) == []
+    assert confirm.compare(commit, head, [*run.argv], head) == []
+    assert confirm.compare(commit, head, [*run.argv], "another") == ["today's code, which was edited meanwhile"]
 
 
 @pytest.mark.long
