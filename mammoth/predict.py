@@ -171,6 +171,9 @@ def main(argv: list[str]) -> int:
             write_csv(predictions, top, sys.stdout)
         else:
             write_json(predictions, sys.stdout)
+    except BrokenPipeError:  # the reader, such as `head`, has had enough
+        sys.stderr.close()
+        return 0
     except ValueError as error:
         sys.stderr.write("error: " + "\n".join(str(error).splitlines()[:2]) + "\n")
         return 2
