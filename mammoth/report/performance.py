@@ -83,7 +83,7 @@ def markdown(path: Path) -> str:
 def _read(path: Path) -> dict[str, Any]:
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        _section("", content["lines"]), _footer(content)
+        _section("", content["lines"]), _footer(content)  # these look at every field
         return content
     except (OSError, json.JSONDecodeError, KeyError, TypeError) as error:
         how = f"python scripts/benchmark.py --output {path} writes one"
