@@ -137,7 +137,7 @@ def model_settings(model: str, protocol: str, dataset: str, which: str, buffer_s
     """Return a method's settings from its YAML file: `default`, the protocol's, and with `which="best"` the published ones.
 
     Raises:
-        ValueError: unknown `which`, or nothing published for this benchmark, protocol and memory; says what there is.
+        ValueError: unknown `which`, or nothing published for this benchmark and memory; says what there is.
     """
     if which not in ("default", "base", "best"):
         raise ValueError(f"unknown --model_config {which!r}; there are: default, best")
@@ -149,8 +149,6 @@ def model_settings(model: str, protocol: str, dataset: str, which: str, buffer_s
     published = {key: value for key, value in content.items() if key not in ("default", "online", "offline")}
     if dataset not in published:
         raise ValueError(f"--model_config best: nothing published for {model} on {dataset}; {_listing(published)}")
-    if protocol == "online":
-        raise ValueError(f"--model_config best: the published values of {model} are of the offline protocol, not of online")
     entry = _section(path, content, dataset)
     sizes = {str(key): value for key, value in entry.items() if isinstance(key, int)}
     settings = _layered(settings, {key: value for key, value in entry.items() if not isinstance(key, int)})
@@ -301,8 +299,16 @@ def resolve(argv: list[str]) -> Settings:
 
 
 def _set_defaults(parser: Parser, choice: Choice, model_defaults: dict[str, Any]) -> None:
-    """Give the parser the defaults of the YAML files and of the method, later ones winning."""
+    """Give the parser the defaults of the YAML files and of the method, later ones winning.
+
+    Raises:
+        ValueError: a file is wrong, or published values are asked for under another protocol than the benchmark's usual one.
+    """
     name = choice.model.NAME
+    usual = read_config(choice.dataset_name, None)[1].get("protocol", "offline")
+    if choice.model_config == "best" and choice.protocol != usual:
+        what = f"the published values for {choice.dataset_name} are of the {usual} protocol, not of {choice.protocol}"
+        raise ValueError(f"--model_config best: {what}; leave one of the two out")
     model_yaml = model_settings(name, choice.protocol, choice.dataset_name, choice.model_config, choice.buffer_size)
     from_dataset = _checked(parser, choice.dataset_flags, config_path(choice.dataset_name, choice.config), MEMORY_FLAGS)
     from_model = _checked(parser, model_yaml, model_config_path(name), ())
