@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from mammoth import records, results, sweep
+from mammoth import records, sweep
 from mammoth.confirmed import Pair, add_pairs
 from mammoth.experiments import Experiment, load_experiment, parse_seeds
 from mammoth.results import Row
@@ -99,8 +99,7 @@ def stale_rows(experiment: Experiment, runs: Sequence[sweep.Run]) -> list[tuple[
     """
     if experiment.results is None:
         raise ValueError(f"{experiment.name} has no `results:` file, so no row of it is committed; run it again instead")
-    made = {row["run_id"]: row for row in results.read_together(experiment.results)}
-    found = [(run, made[run.args.run_id]) for run in runs if run.args.run_id in made]
+    found = [(run, run.published) for run in runs if run.published is not None]
     return [(run, row) for run, row in found if not sweep.is_current(row["source_digest"], run.args)]
 
 

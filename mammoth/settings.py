@@ -305,10 +305,11 @@ def _set_defaults(parser: Parser, choice: Choice, model_defaults: dict[str, Any]
         ValueError: a file is wrong, or published values are asked for under another protocol than the benchmark's usual one.
     """
     name = choice.model.NAME
-    usual = read_config(choice.dataset_name, None)[1].get("protocol", "offline")
-    if choice.model_config == "best" and choice.protocol != usual:
-        what = f"the published values for {choice.dataset_name} are of the {usual} protocol, not of {choice.protocol}"
-        raise ValueError(f"--model_config best: {what}; leave one of the two out")
+    if choice.model_config == "best":
+        usual = read_config(choice.dataset_name, None)[1].get("protocol", "offline")
+        if choice.protocol != usual:
+            what = f"the published values for {choice.dataset_name} are of the {usual} protocol, not of {choice.protocol}"
+            raise ValueError(f"--model_config best: {what}; leave one of the two out")
     model_yaml = model_settings(name, choice.protocol, choice.dataset_name, choice.model_config, choice.buffer_size)
     from_dataset = _checked(parser, choice.dataset_flags, config_path(choice.dataset_name, choice.config), MEMORY_FLAGS)
     from_model = _checked(parser, model_yaml, model_config_path(name), ())

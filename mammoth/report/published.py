@@ -62,11 +62,13 @@ def settle(experiment: Experiment, rows: list[Row], stale: str) -> list[Row]:
         ValueError: some were made by older code and some by today's, and `stale` is `refuse`, or a cell mixes kinds of images;
             names them.
     """
-    for row, column in {(row["row"], row["column"]): None for row in rows}:
-        kinds = sorted({one["data"] for one in rows if (one["row"], one["column"]) == (row, column)})
-        if len(kinds) > 1:
+    kinds: dict[str, set[str]] = {}
+    for row in rows:
+        kinds.setdefault(f"{row['row']} {row['column']}", set()).add(row["data"])
+    for cell, images in kinds.items():
+        if len(images) > 1:
             how = "run the other seeds on the same images (--flags), or take their rows out of the file"
-            found = f"{row} {column} has rows on {' and on '.join(kinds)} images"
+            found = f"{cell} has rows on {' and on '.join(sorted(images))} images"
             raise ValueError(f"{experiment.name}: {found}, which have no common mean; {how}")
     old = [row for row in rows if row["stale"]]
     if stale == "drop":
