@@ -136,12 +136,9 @@ def sensory(rows: Tensor, present: Tensor, seen: Tensor, mean: str) -> Tensor:
     Args:
         rows: the head's; present: occurrences of each class in the step; seen: occurrences up to and with it.
     """
-    if mean == "classes":
-        return sensory_memory(rows, present)
-    if mean == "seen":
-        return sensory_memory(rows, seen)
-    if mean == "images":
-        return rows - (present @ rows) / present.sum()
+    members = {"classes": present > 0, "images": present, "seen": seen > 0}
+    if mean in members:
+        return sensory_memory(rows, members[mean])
     return rows - rows[present > 0].mean() if mean == "scalar" else rows
 
 

@@ -195,6 +195,7 @@ def train(parts: Parts, args: Namespace, record: Record, tracker: Tracker, keepe
         dataset.get_data_loaders()
     first = keeper.first_task
     keeper.restore()
+    tracker.steps = keeper.steps
     before, spent = keeper.before, keeper.spent
     for task in range(first, min(tasks, args.stop_after or tasks)):
         dataset.get_data_loaders()

@@ -147,10 +147,10 @@ def asymmetric_cross_entropy(logits: Tensor, labels: Tensor, n_seen: int | None 
     return F.cross_entropy(logits.masked_fill(~present, -torch.inf), labels)
 
 
-def sensory_memory(rows: Tensor, occurrences: Tensor) -> Tensor:
-    """Section 3.5, eq. 10: M^s_j = w_j - sum_{k in S} w_k / |S|; rows (classes, features), S the distinct classes in the step."""
-    present = (occurrences > 0).to(rows.dtype)
-    return rows - (present @ rows) / present.sum()
+def sensory_memory(rows: Tensor, members: Tensor) -> Tensor:
+    """Section 3.5, eq. 10: M^s_j = w_j - sum_{k in S} w_k / |S|; rows (classes, features), members: times each class is in S."""
+    members = members.to(rows.dtype)
+    return rows - (members @ rows) / members.sum()
 
 
 def retention_coefficients(past: Tensor, occurrences: Tensor) -> tuple[Tensor, Tensor]:
@@ -168,7 +168,8 @@ class DualLayerCWR(nn.Module):
     """D-CWR (Algorithm 2): sensory, short-term and long-term memory of each row of a linear classifier `head`, which is not kept.
 
     Args: p, probability that a class's sensory memory enters its short-term memory in a step (outside [0, 1]: ValueError);
-    bias: keep the bias as one more column of the rows; seed: of the draws of epsilon.
+    bias: keep the bias as one more column of the rows; seed: of the draws of epsilon; by_image: S in eq. 10 has a class as often
+    as the step has images of it, not once.
     """
 
     sensory: Tensor
@@ -176,11 +177,11 @@ class DualLayerCWR(nn.Module):
     long_term: Tensor
     occurrences: Tensor
 
-    def __init__(self, head: nn.Linear, p: float = 0.9, bias: bool = True, seed: int = 0) -> None:
+    def __init__(self, head: nn.Linear, p: float = 0.9, bias: bool = True, seed: int = 0, by_image: bool = False) -> None:
         super().__init__()
         if not 0 <= p <= 1:
             raise ValueError(f"D-CWR's p is a probability, from 0 to 1, not {p}")
-        self.p, self.bias = p, bias and head.bias is not None
+        self.p, self.bias, self.by_image = p, bias and head.bias is not None, by_image
         rows = self._rows(head)
         for name in ("sensory", "short_term", "long_term"):  # M^s, M^c, M^l
             self.register_buffer(name, torch.zeros_like(rows))
@@ -200,7 +201,8 @@ class DualLayerCWR(nn.Module):
         eta_short, eta_long = retention_coefficients(self.occurrences, in_step)
         epsilon = torch.rand(len(in_step), generator=self.generator).to(labels.device, non_blocking=True)
         eta_short = torch.where(epsilon < self.p, eta_short, torch.inf)  # an infinite eta retains M^c (eq. 11)
-        self.sensory.copy_(torch.where(in_step[:, None] > 0, sensory_memory(self._rows(head), in_step), self.sensory))
+        members = in_step if self.by_image else in_step > 0
+        self.sensory.copy_(torch.where(in_step[:, None] > 0, sensory_memory(self._rows(head), members), self.sensory))
         self.short_term.copy_(consolidate(self.short_term, self.sensory, eta_short))
         self.long_term.copy_(consolidate(self.long_term, self.short_term, eta_long))
         self.occurrences += in_step
@@ -247,6 +249,7 @@ class Pvbf(ContinualModel):
         flag("--dcwr", type=int, choices=[0, 1], default=1, help="D-CWR")
         flag("--dcwr_apply", choices=["predict", "task", "step"], default="predict", help="where M^l is used (docs/pvbf.md)")
         flag("--dcwr_bias", type=int, choices=[0, 1], default=1, help="D-CWR covers the bias too")
+        flag("--dcwr_mean", choices=["classes", "images"], default="classes", help="of eq. 10, over the step's classes or images")
         return parser
 
     def __init__(self, backbone: Any, loss: Any, args: Namespace, transform: Any, dataset: Any = None) -> None:
@@ -255,7 +258,8 @@ class Pvbf(ContinualModel):
         switches = (args.standardization, args.standardization_scope == "layer", args.ec == "mean")
         self.correlation = ParameterCorrelation(self.net, args.pvbf_alpha, args.pvbf_beta, *switches)
         seed = args.seed if args.seed is not None else torch.initial_seed() % 2**63
-        self.dcwr = DualLayerCWR(self.net.classifier, args.pvbf_p, bool(args.dcwr_bias), seed)
+        by_image = args.dcwr_mean == "images"
+        self.dcwr = DualLayerCWR(self.net.classifier, args.pvbf_p, bool(args.dcwr_bias), seed, by_image)
         self.to(self.device)
 
     def begin_task(self, dataset: Any) -> None:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import models
-from mammoth import cli, resume, runner
+from mammoth import cli, resume, runner, watch
 from mammoth.interruption import Interrupted, StopRequest
 from mammoth.records import read_record
 from models import ContinualModel
@@ -222,6 +222,16 @@ def test_saved_every_few_steps_and_pruned(go, tmp_path):
     assert sorted(path.name for path in folder.iterdir()) == ["last.pt", "t001_s000000008.pt", "t001_s000000012.pt"]
     again = go(*words, "--resume", str(folder / "t001_s000000008.pt"))
     assert differing(whole, again, NUMBERS[1:]) == []
+
+
+def test_a_trackers_axis_goes_on(go, tmp_path, monkeypatch):
+    """After --resume the steps that a tracker sees are those of the whole run, not counted from 0 again."""
+    words = ("--model", "er", "--debug_mode", "1", "--stop_after", "2", "--checkpoint_path", str(tmp_path / "kept"))
+    whole = go(*words, "--savecheck", "4")
+    seen = []
+    monkeypatch.setattr(watch, "open_tensorboard", lambda args: (lambda values, step: seen.append(step), lambda good: None))
+    go(*words, "--tensorboard", "1", "--resume", str(tmp_path / "kept" / whole["run_id"] / "t001_s000000008.pt"))
+    assert seen == [whole["provenance"]["steps"]]
 
 
 @pytest.mark.parametrize(("joint", "names"), [("0", ["1.pt", "2.pt", "last.pt"]), ("1", ["joint.pt"])])

@@ -355,20 +355,28 @@ def test_loss_leaves_the_other_classes_without_gradient(n_seen):
 
 
 def test_sensory_memory_is_the_row_less_the_mean_over_the_steps_classes():
-    """Eq. 10: S = {0, 2} as a set (class 2 twice counts once), mean (2, 3)."""
+    """Eq. 10: S = {0, 2} as a set, mean (2, 3)."""
+    rows = vector([1, 2], [9, 9], [3, 4])
+    found = pvbf.sensory_memory(rows, torch.tensor([True, False, True]))
+    assert_close(found[[0, 2]], vector([-1, -1], [1, 1]), **CLOSE)
+
+
+def test_sensory_memory_with_a_class_twice_in_s():
+    """Eq. 10: S = {0, 2, 2}, mean ((1 + 3 + 3) / 3, (2 + 4 + 4) / 3)."""
     rows = vector([1, 2], [9, 9], [3, 4])
     found = pvbf.sensory_memory(rows, vector(1, 0, 2))
-    assert_close(found[[0, 2]], vector([-1, -1], [1, 1]), **CLOSE)
+    assert_close(found[[0, 2]], vector([-4 / 3, -4 / 3], [2 / 3, 2 / 3]), **CLOSE)
 
 
 @settings(deadline=None, max_examples=50)
 @given(hnp.arrays(np.int64, (5, 3), elements=st.integers(-100, 100)), hnp.arrays(np.int64, 5, elements=st.integers(0, 3)))
 def test_sensory_memories_of_a_step_sum_to_zero(rows, occurrences):
-    """Eq. 10: over the distinct classes of the step, whatever their counts."""
+    """Eq. 10: over the distinct classes of the step, or over its images."""
     assume(occurrences.any())
     counts = torch.from_numpy(occurrences).double()
-    found = pvbf.sensory_memory(torch.from_numpy(rows).double(), counts)
-    assert_close(found[counts > 0].sum(0), vector(0, 0, 0), rtol=0, atol=1e-12)
+    for members in (counts, (counts > 0).double()):
+        found = pvbf.sensory_memory(torch.from_numpy(rows).double(), members)
+        assert_close(members @ found, vector(0, 0, 0), rtol=0, atol=1e-11)
 
 
 def test_retention_coefficients():
@@ -645,6 +653,7 @@ def test_it_learns(trained):
         "--ace 0",
         "--dcwr 0",
         "--dcwr_bias 0",
+        "--dcwr_mean images",
         "--dcwr_apply step",
         "--dcwr_apply task",
     ],

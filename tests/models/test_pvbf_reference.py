@@ -49,10 +49,11 @@ def gradients(weight, bias, inputs, labels, classes):
     return d_weight, d_bias
 
 
-def dual_layer_cwr(omega, labels, memory, epsilon):
-    """One step of Algorithm 2 on the rows `omega`; `memory` holds M^c, M^l and P."""
+def dual_layer_cwr(omega, labels, memory, epsilon, multiset):
+    """One step of Algorithm 2 on the rows `omega`; `memory` holds M^c, M^l and P; S_t is a set, or a multiset as U counts it."""
     classes = set(labels)
-    mean = sum(omega[k] for k in classes) / len(classes)
+    members = list(labels) if multiset else classes
+    mean = sum(omega[k] for k in members) / len(members)
     for j in classes:
         sensory = omega[j] - mean
         occurrences = list(labels).count(j)
@@ -64,7 +65,7 @@ def dual_layer_cwr(omega, labels, memory, epsilon):
         memory["P"][j] += occurrences
 
 
-def algorithm_1(data, epsilons, *, apply="predict", bias_column=True, scaling="rr", ec="1", ace=True, dcwr=True):
+def algorithm_1(data, epsilons, *, apply="predict", bias_column=True, scaling="rr", ec="1", ace=True, dcwr=True, multiset=False):
     """Algorithm 1 with Algorithm 2 at each step; returns what was found at the end of each task."""
     weight, bias = data["weight"].copy(), data["bias"].copy()
     correlation = [0.0] * (weight.size + bias.size)
@@ -91,7 +92,7 @@ def algorithm_1(data, epsilons, *, apply="predict", bias_column=True, scaling="r
             weight, bias = theta[: weight.size].reshape(weight.shape), theta[weight.size :]
             if dcwr:
                 omega = np.column_stack([weight, bias]) if bias_column else weight
-                dual_layer_cwr(omega, trained, memory, epsilons[step])
+                dual_layer_cwr(omega, trained, memory, epsilons[step], multiset)
                 if apply == "step":
                     weight = memory["long"][:, :FEATURES].copy()
                     bias = memory["long"][:, FEATURES].copy() if bias_column else bias
@@ -212,6 +213,8 @@ VARIANTS = {
     "step": (["--dcwr_apply", "step"], {"apply": "step"}),
     "weights_only": (["--dcwr_bias", "0"], {"bias_column": False}),
     "step_weights_only": (["--dcwr_apply", "step", "--dcwr_bias", "0"], {"apply": "step", "bias_column": False}),
+    "images": (["--dcwr_mean", "images"], {"multiset": True}),
+    "step_images": (["--dcwr_mean", "images", "--dcwr_apply", "step"], {"multiset": True, "apply": "step"}),
     "zs": (["--standardization", "zs"], {"scaling": "zs"}),
     "rs": (["--standardization", "rs"], {"scaling": "rs"}),
     "no_ec": (["--ec", "0"], {"ec": "0"}),
