@@ -35,16 +35,16 @@ ENGINE_SOURCES = (
 )  # fmt: skip
 
 
-def run_id(args: Namespace, engine_defaults: dict[str, Any]) -> str:
+def run_id(args: Namespace, declared: dict[str, Any]) -> str:
     """Return a run's name: readable, and unique for the arguments that matter.
 
-    Paths, device, threads and notes do not matter; a flag of the engine at its default does not either, so that a flag added
-    later leaves old names as they are.
+    Paths, device, threads and notes do not matter; a flag at the default that it is declared with (`declared`, by name) does not
+    either, so that a flag which the engine, a method or a benchmark gets later leaves old names as they are.
     """
     values = {
         name: value
         for name, value in sorted(vars(args).items())
-        if name not in (*MANAGEMENT, "run_id", "list") and value != engine_defaults.get(name, args)
+        if name not in (*MANAGEMENT, "run_id", "list") and value != declared.get(name, args)
     }
     digest = hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()[:10]
     words = [args.model, args.dataset, args.dataset_config or "default"]

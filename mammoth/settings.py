@@ -271,11 +271,12 @@ def resolve(argv: list[str]) -> Settings:
     """
     choice = choose(argv)
     parser = common_parser()
-    engine_defaults = {name: action.default for name, action in actions_by_name(parser).items()}
+    declared = {name: action.default for name, action in actions_by_name(parser).items()}  # before a method or config sets others
     model_defaults = _add_method_flags(parser, choice.model)
     benchmark_group: Any = parser.add_argument_group(f"benchmark {choice.dataset_name}")
     choice.dataset.get_parser(benchmark_group)
     _add_backbone_flags(parser, choice.backbone)
+    declared = {name: action.default for name, action in actions_by_name(parser).items()} | declared
     _set_defaults(parser, choice, model_defaults)
     if asks_for_help(argv):
         name_choices(parser)
@@ -294,7 +295,7 @@ def resolve(argv: list[str]) -> Settings:
     _settle_loading(args)
     _refuse_crash(args)
     choice.notices += _network_notices(args)
-    args.run_id = records.run_id(args, engine_defaults)
+    args.run_id = records.run_id(args, declared)
     return Settings(args, parser, choice.notices)
 
 

@@ -1,7 +1,7 @@
 """From the command line to one resolved Namespace: who wins, what is refused, and every YAML file that is shipped."""
 
 import pickle
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,7 @@ from PIL import Image
 
 import datasets
 import models
-from mammoth import records, settings
+from mammoth import settings
 from models.sgd import Sgd
 from tests.datasets.made_files import write_mini_tree, write_mnist, write_tiny_folder
 from utils.args import MANAGEMENT
@@ -415,14 +415,20 @@ def test_run_id_differs_by_what_is_learnt(words):
     assert settings.resolve(["--model", "er", *seed, *words]).args.run_id != plain
 
 
-def test_run_id_survives_a_new_engine_flag(resolve):
-    """A flag that the engine gets later leaves old names as they are while it stands at its default, and changes them if not."""
-    args = resolve("--model", "er")
-    defaults = {name: action.default for name, action in settings.actions_by_name(settings.common_parser()).items()}
-    old = records.run_id(args, defaults)
-    assert old == args.run_id
-    assert records.run_id(Namespace(**vars(args), fresh=7), {**defaults, "fresh": 7}) == old
-    assert records.run_id(Namespace(**vars(args), fresh=8), {**defaults, "fresh": 7}) != old
+@pytest.mark.parametrize("owner", [Sgd, settings], ids=["method", "engine"])
+def test_run_id_survives_a_new_flag(owner, monkeypatch, resolve):
+    """A flag that a method or the engine gets later leaves old names as they are while it stands at its default, and only then."""
+    maker = "get_parser" if owner is Sgd else "common_parser"
+    before, make = resolve("--model", "sgd").run_id, getattr(owner, maker)
+
+    def with_one_more(*parts):
+        parser = make(*parts)
+        parser.add_argument("--fresh", type=int, default=7)
+        return parser
+
+    monkeypatch.setattr(owner, maker, staticmethod(with_one_more) if owner is Sgd else with_one_more)
+    assert resolve("--model", "sgd").fresh == 7
+    assert resolve("--model", "sgd").run_id == before != resolve("--model", "sgd", "--fresh", "8").run_id
 
 
 def test_run_id_depends_on_the_facts_of_the_config(tmp_path, monkeypatch, resolve):
