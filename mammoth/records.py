@@ -29,9 +29,9 @@ from utils.yaml_files import ROOT
 SCHEMA = 1
 NO_CODE = (":(exclude)experiments/results", ":(exclude)docs", ":(exclude)*.md")  # a sweep writes its rows while it runs
 ENGINE_SOURCES = (
-    "mammoth/runner.py", "models/utils/*.py", "datasets/utils/__init__.py", "datasets/utils/continual_dataset.py",
-    "datasets/utils/image_set.py", "backbone/*.py", "utils/augmentations.py", "utils/buffer.py", "utils/evaluate.py",
-    "utils/randomness.py", "utils/schedulers.py",
+    "mammoth/runner.py", "mammoth/fitting.py", "mammoth/variation.py", "models/utils/*.py", "datasets/utils/__init__.py",
+    "datasets/utils/continual_dataset.py", "datasets/utils/image_set.py", "backbone/*.py", "utils/augmentations.py",
+    "utils/buffer.py", "utils/evaluate.py", "utils/randomness.py", "utils/schedulers.py",
 )  # fmt: skip
 
 
