@@ -94,6 +94,7 @@ def records_in(folder: Path) -> list[dict]:
         (("--model", "sgd", "--optim_nesterov", "1"), ["--optim_nesterov", "--optim_mom"]),
         (("--model", "sgd", "--joint", "maybe"), ["maybe"]),
         (("--model", "sgd", "--lr_scheduler", "multisteplr", "--lr_milestones", "soon"), ["lr_milestones", "soon"]),
+        (("--model", "sgd", "--lr_scheduler", "multisteplr"), ["multisteplr", "--lr_milestones"]),
         (("--model", "sgd", "--validation", "99.99"), ["validation"]),
         (("--model", "sgd", "--custom_class_order", "0,1,1"), ["--custom_class_order", "0 to 9"]),
         (("--model", "sgd", "--permute_classes", "1", "--custom_task_order", "0,1,2,3,4"), ["--permute_classes"]),
