@@ -425,7 +425,7 @@ def _settle(args: Namespace, parser: Parser, given: set[str], classes: int) -> N
     if args.optim_nesterov and not args.optim_mom:
         raise ValueError("--optim_nesterov 1 needs a momentum: give --optim_mom, for example 0.9")
     if args.lr_scheduler == "multisteplr" and not args.lr_milestones:
-        raise ValueError("--lr_scheduler multisteplr needs the epochs at which the rate falls: give --lr_milestones, for example 35,45")
+        raise ValueError("--lr_scheduler multisteplr needs epochs at which the rate falls: give --lr_milestones, such as 35,45")
     if args.debug_mode and "n_epochs" not in given:
         args.n_epochs = 1
     if args.seed is None:
