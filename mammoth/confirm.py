@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from mammoth import records, sweep
-from mammoth.confirmed import Pair, add_pairs
+from mammoth.confirmed import Pair, add_pairs, joined, read_pairs
 from mammoth.experiments import Experiment, load_experiment, parse_seeds
 from mammoth.results import Row
 from utils.args import Parser
@@ -125,6 +125,7 @@ def confirm(experiments: Sequence[tuple[Experiment, Sequence[sweep.Run]]]) -> in
         name = f"{row['row']} {row['column']} seed {row['seed']}"
         _say(f"not compared, and of the same code: {name}; give all experiments, without --only, --columns and --seeds")
     wrong |= {row["source_digest"] for row in others}
+    wrong = joined(wrong, read_pairs())  # a digest that agrees leads nowhere if one that differs counts as the same
     add_pairs(pair for pair in agree if pair.old not in wrong)
     left = sum(len(stale_rows(experiment, runs)) for experiment, runs in experiments)
     _say(f"{len(stale)} rows of older code: {len(stale) - left} hold, {left} do not")

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,6 +51,12 @@ def add_pairs(pairs: Iterable[Pair], path: Path | None = None) -> None:
     writer.writerow(FIELDS)
     writer.writerows(sorted({*old, *new}))
     write_atomically(path, text.getvalue())
+
+
+def joined(digests: Collection[str], pairs: Sequence[Pair]) -> set[str]:
+    """Return these source digests and all that chains of confirmed pairs join to them."""
+    named = {digest for pair in pairs for digest in (pair.old, pair.new)}
+    return {digest for digest in named if any(same_numbers(digest, other, pairs) for other in digests)} | {*digests}
 
 
 def same_numbers(first: str, second: str, pairs: Sequence[Pair]) -> bool:

@@ -11,6 +11,7 @@ must give the very accuracies of the run's record.
 
 import json
 import sys
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -23,7 +24,7 @@ from datasets.utils.continual_dataset import evaluation_batch
 from mammoth import records, settings
 from mammoth.runner import InputError, TrainingDiverged, open_tracker, prepare, train_and_close
 from models.pvbf import Pvbf, consolidate, retention_coefficients, sensory_memory
-from utils.args import Parser
+from utils.args import MANAGEMENT, Parser
 from utils.checkpoints import read_archive
 from utils.files import write_atomically
 from utils.loggers import setup_logging
@@ -57,6 +58,7 @@ def note(words: Sequence[str]) -> Notes:
         InputError, TrainingDiverged, OSError: as a run.
     """
     args = settings.resolve(list(words)).args
+    _refuse_other_readings(args)
     heads: list[Tensor] = []
     counts: list[Tensor] = []
     ends: list[int] = []
@@ -84,6 +86,14 @@ def note(words: Sequence[str]) -> Notes:
         train_and_close(parts, args, record, tracker)
     ranges = [list(dataset.get_offsets(task)) for task in range(dataset.N_TASKS)]
     return Notes(torch.stack(heads), torch.stack(counts), ends, torch.stack(features), labels, ranges, record.content)
+
+
+def _refuse_other_readings(args: Namespace) -> None:
+    """Raise ValueError unless D-CWR is as by default: `compare` makes the other readings of the notes."""
+    usual = Pvbf.get_parser(ArgumentParser())
+    for name in ("dcwr", "dcwr_apply", "dcwr_bias", "dcwr_mean", "pvbf_p"):
+        if getattr(args, name) != usual.get_default(name):
+            raise ValueError(f"--{name} {getattr(args, name)}: leave it out; `compare` makes the other readings of the same notes")
 
 
 def _features(model: Pvbf, tests: Sequence[Any]) -> Tensor:
@@ -219,6 +229,16 @@ def read_notes(path: Path) -> Notes:
     return Notes(**content)
 
 
+def _refuse_unlike(runs: Sequence[dict[str, Any]]) -> None:
+    """Raise ValueError if runs differ in more than their seeds, or two have one seed: they have no common mean."""
+    for run in runs[1:]:
+        other = [name for name in run if name not in (*MANAGEMENT, "seed") and run[name] != runs[0].get(name)]
+        if other:
+            raise ValueError(f"the notes are of runs with different --{other[0]}: compare them one by one")
+    if len({run["seed"] for run in runs}) < len(runs):
+        raise ValueError("two of the notes are of one seed: give each once")
+
+
 def summary(found: Sequence[tuple[Notes, dict[str, Matrix]]]) -> dict[str, Any]:
     """Return what the page's table is made of: ACC and FR of each reading by seed, and where the networks come from."""
     runs = [notes.record for notes, _ in found]
@@ -251,6 +271,7 @@ def main(argv: list[str]) -> int:
         found = [(notes, compare(notes)) for notes in map(read_notes, map(Path, rest))]
         if not found:
             raise ValueError("compare needs files that note wrote")
+        _refuse_unlike([notes.record["args"] for notes, _ in found])
         write_atomically(asked.output, json.dumps(summary(found), indent=1) + "\n")
     except (InputError, ValueError) as error:
         sys.stderr.write(f"error: {error}\n")

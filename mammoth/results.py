@@ -66,9 +66,25 @@ def read_rows(path: Path) -> list[Row]:
             missing = [field for field in FIELDS if field not in (reader.fieldnames or ())]
             if missing:
                 raise ValueError(f"{path} is no table of runs: it has no column {missing[0]!r}")
-            return [{**row, **{field: json.loads(row[field]) for field in MATRICES}} for row in reader]
-    except (json.JSONDecodeError, UnicodeDecodeError, csv.Error, TypeError) as error:
+            return [_read(row, f"{path}, line {reader.line_num}") for row in reader]
+    except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"{path} is corrupt: {error}") from error
+
+
+def _read(row: dict[str, Any], place: str) -> Row:
+    """Return a line of the file as a row. Raises ValueError, naming the place, if it is cut or holds something else."""
+    how = "take the line out, and `python -m mammoth.sweep run` makes it anew"
+    if None in row or None in row.values():
+        raise ValueError(f"{place} is corrupt: expected {len(FIELDS)} fields; {how}")
+    try:
+        found = {**row, **{field: json.loads(row[field]) for field in MATRICES}}
+        int(row["seed"]), float(row["wall_s"])
+        whole = all(found[name] and all(len(stage) for stage in found[name]) for name in ("class_il", "task_il"))
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{place} is corrupt: {error}; {how}") from error
+    if not whole:
+        raise ValueError(f"{place} is corrupt: an accuracy matrix is empty; {how}")
+    return found
 
 
 def read_together(path: Path) -> list[Row]:

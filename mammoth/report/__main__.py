@@ -121,7 +121,9 @@ def _drawings(item: Published) -> list[Drawing]:
 
 
 def _claims(asked: Namespace) -> int:
-    items = published.all_published(asked.stale, asked.scale)
+    if asked.scale:
+        raise ValueError("--scale: the paper's claims are about its own benchmarks; leave it out")
+    items = published.all_published(asked.stale)
     print(claims.markdown(claims.judge(published.evidence(items))))
     return 0
 
@@ -131,7 +133,8 @@ def _page(asked: Namespace) -> int:
     sections = [experiment_section(item.experiment, item.rows, item.settings, item.variations) for item in items]
     path = asked.output or (items[0].source.parent if asked.scale else ROOT / "data" / "results") / "report.html"
     lead = SCALED_LEAD.format(scale=asked.scale) if asked.scale else LEAD
-    print(f"page: {write_page(sections, path, claims.judge(published.evidence(items)), lead=lead)}")
+    outcomes = [] if asked.scale else claims.judge(published.evidence(items))
+    print(f"page: {write_page(sections, path, outcomes, lead=lead)}")
     return 0
 
 

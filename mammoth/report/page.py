@@ -331,7 +331,8 @@ def _runs(section: Section, anchor: str) -> str:
         *(name for name, _ in PROVENANCE),
     ]
     head = "".join(_sortable(name, place, "ascending") for place, name in enumerate(names))
-    parts = [f"<details>\n<summary>{escape(section.title)}: {len(section.rows)} runs</summary>"]
+    different = len({entry["run_id"] for entry in section.rows})
+    parts = [f"<details>\n<summary>{escape(section.title)}: {different} runs</summary>"]
     bodies = []
     for (row, column), place in _anchors(section, anchor).items():
         runs = [entry for entry in section.rows if (entry["row"], entry["column"]) == (row, column)]

@@ -46,11 +46,11 @@ def seed_values(rows: Sequence[Row], row: str, column: str, measure: str, settin
 
 
 def build(experiment: Experiment, rows: Sequence[Row], setting: str = "class_il") -> Table:
-    """Return an experiment's table in one setting."""
+    """Return an experiment's table in one setting; rows that the paper cites and nobody here runs come last."""
     heads = [(column, measure) for column in experiment.columns for measure in MEASURES]
     asked = {(cell.row, cell.column) for cell in experiment.cells}
     lines = []
-    for row in experiment.rows:
+    for row in (*experiment.rows, *_cited(experiment, setting)):
         entries = []
         for column, measure in heads:
             values = list(seed_values(rows, row, column, measure, setting).values())
@@ -60,16 +60,30 @@ def build(experiment: Experiment, rows: Sequence[Row], setting: str = "class_il"
             said = "" if undefined else verdict(ours, paper, len(experiment.seeds))
             entries.append(Entry(ours, paper, said))
         lines.append((row, entries))
-    _rank(lines, heads, experiment.references)
+    kinds = {column: {(row["dataset"], row["data"]) for row in rows if row["column"] == column} for column in experiment.columns}
+    _rank(lines, [(column, measure) if len(kinds[column]) <= 1 else None for column, measure in heads], experiment.references)
     return Table(experiment.title, setting, heads, lines, " ".join(filter(None, (experiment.note, footer(rows)))))
 
 
-def _rank(lines: list[tuple[str, list[Entry]]], heads: list[tuple[str, str]], references: Iterable[str]) -> None:
-    """Mark best and second of each column: highest ACC, lowest FR.
+def _cited(experiment: Experiment, setting: str) -> list[str]:
+    """Return the rows of the paper's table that it takes from elsewhere and the experiment does not run."""
+    found = [
+        place[1]
+        for place, target in targets().items()
+        if place[0] == experiment.paper and place[3] == setting and target.source == "cited" and place[2] in experiment.columns
+    ]
+    return [row for row in dict.fromkeys(found) if row not in experiment.rows]
+
+
+def _rank(lines: list[tuple[str, list[Entry]]], heads: list[tuple[str, str] | None], references: Iterable[str]) -> None:
+    """Mark best and second of each column: highest ACC, lowest FR; None stands for a column whose rows are on different images.
 
     Reference rows (IID) take no part, nor do cells of fewer than RANKED_FROM seeds: a single seed ranks nothing.
     """
-    for place, (_, measure) in enumerate(heads):
+    for place, head in enumerate(heads):
+        if head is None:
+            continue
+        measure = head[1]
         means = {row: entries[place].ours for row, entries in lines if row not in references}
         means = {row: ours for row, ours in means.items() if ours and ours.n >= RANKED_FROM}
         found = sorted({round(ours.mean, 2) for ours in means.values() if ours}, reverse=measure == "ACC")
@@ -80,9 +94,10 @@ def _rank(lines: list[tuple[str, list[Entry]]], heads: list[tuple[str, str]], re
 
 
 def footer(rows: Sequence[Row]) -> str:
-    """Return what qualifies the numbers: n, interval, versions, commit, device, hours, data."""
+    """Return what qualifies the numbers: n, interval, versions, commit, device, hours, data; a run in several cells counts once."""
     if not rows:
         return "No runs yet."
+    rows = list({row["run_id"]: row for row in rows}.values())
     commits = [f"{row['commit']}{' + changes' if str(row['dirty']) == 'True' else ''}" for row in rows]
     hours = sum(float(row["wall_s"]) for row in rows) / 3600
     parts = [

@@ -96,6 +96,17 @@ def test_cells_that_agree_are_noted(aged, monkeypatch, capsys):
     assert "0 rows of older code" in capsys.readouterr().out
 
 
+def test_what_differs_is_not_reached_by_a_chain(aged, monkeypatch, capsys):
+    """Row A's digest differs today; that of B agrees, but was once confirmed to be A's: neither counts as today's."""
+    rows = results.read_rows(aged.parent / "rows.csv")
+    results.write_rows(aged.parent / "rows.csv", [{**row, "source_digest": f"older {row['column']}"} for row in rows])
+    confirmed.add_pairs([pair("older A", "older B")])
+    monkeypatch.setattr(confirm, "compare", lambda commit, digest, argv, today: ["class_il"] if digest == "older A" else [])
+    assert confirm.main([str(aged)]) == 1
+    assert "0 hold, 2 do not" in capsys.readouterr().out
+    assert states(aged) == [True, True]
+
+
 def test_a_row_left_out_leaves_all_of_its_code_stale(aged, monkeypatch, capsys):
     """Cells that agree say nothing of one with other flags that was not looked at; told with its name."""
     monkeypatch.setattr(confirm, "compare", lambda commit, digest, argv, today: [])

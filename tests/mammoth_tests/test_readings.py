@@ -64,11 +64,26 @@ def test_two_tasks_by_hand():
 def test_files_and_the_table(notes, tmp_path, capsys):
     """Written, read, compared, shown; what is no file of notes is refused in one line."""
     torch.save(notes._asdict(), tmp_path / "a.pt")
-    assert readings.main(["compare", str(tmp_path / "a.pt"), str(tmp_path / "a.pt"), "--output", str(tmp_path / "r.json")]) == 0
+    words = [{"5": "6"}.get(word, word) for word in WORDS]
+    other = readings.note([*words, "--device", "cpu", "--base_path", str(tmp_path)])
+    torch.save(other._asdict(), tmp_path / "other.pt")
+    assert readings.main(["compare", str(tmp_path / "a.pt"), str(tmp_path / "other.pt"), "--output", str(tmp_path / "r.json")]) == 0
     text = table.markdown(tmp_path / "r.json")
     assert text.count("\n") == len(compare(notes)) + 3
     assert "| – | – |" in text.splitlines()[2]
-    assert "seeds 5, 5" in text
+    assert "seeds 5, 6" in text
     torch.save({"heads": torch.zeros(1)}, tmp_path / "b.pt")
     assert readings.main(["compare", str(tmp_path / "b.pt"), "--output", str(tmp_path / "r.json")]) == 2
     assert "holds no notes" in capsys.readouterr().err
+    for name, what in (("a.pt", "of one seed"), ("lr.pt", "different --lr")):
+        unlike = {**notes.record, "args": {**notes.record["args"], "lr": 7.0}}
+        torch.save(notes._replace(record=unlike)._asdict(), tmp_path / "lr.pt")
+        assert readings.main(["compare", str(tmp_path / "a.pt"), str(tmp_path / name), "--output", str(tmp_path / "r.json")]) == 2
+        assert what in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", ["--dcwr 0", "--dcwr_apply task", "--pvbf_p 0.5"])
+def test_notes_are_of_the_default_reading(words, tmp_path, capsys):
+    """Other flags of D-CWR are refused before anything is trained: `compare` makes the other readings of the same notes."""
+    assert readings.main(["note", "--output", str(tmp_path / "a.pt"), *words.split()]) == 2
+    assert "`compare` makes the other readings" in capsys.readouterr().err
