@@ -177,7 +177,7 @@ class DualLayerCWR(nn.Module):
     long_term: Tensor
     occurrences: Tensor
 
-    def __init__(self, head: nn.Linear, p: float = 0.9, bias: bool = True, seed: int = 0, by_image: bool = False) -> None:
+    def __init__(self, head: nn.Linear, p: float = 0.9, bias: bool = True, seed: int = 0, by_image: bool = True) -> None:
         super().__init__()
         if not 0 <= p <= 1:
             raise ValueError(f"D-CWR's p is a probability, from 0 to 1, not {p}")
@@ -249,7 +249,7 @@ class Pvbf(ContinualModel):
         flag("--dcwr", type=int, choices=[0, 1], default=1, help="D-CWR")
         flag("--dcwr_apply", choices=["predict", "task", "step"], default="predict", help="where M^l is used (docs/pvbf.md)")
         flag("--dcwr_bias", type=int, choices=[0, 1], default=1, help="D-CWR covers the bias too")
-        flag("--dcwr_mean", choices=["classes", "images"], default="classes", help="of eq. 10, over the step's classes or images")
+        flag("--dcwr_mean", choices=["images", "classes"], default="images", help="of eq. 10, over the step's images or classes")
         return parser
 
     def __init__(self, backbone: Any, loss: Any, args: Namespace, transform: Any, dataset: Any = None) -> None:

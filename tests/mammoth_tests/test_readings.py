@@ -19,7 +19,7 @@ def notes(tmp_path_factory):
 def test_the_default_gives_the_runs_own_accuracies_and_others_do_not(notes):
     """Every reading has a matrix; that of the default is the record's, and a run without D-CWR has the own head's."""
     found = compare(notes)
-    assert found["M^l as by default"] == notes.record["class_il"]
+    assert found["mean over the step's images (the default)"] == notes.record["class_il"]
     assert set(found) == {OWN_HEAD, *readings.READINGS, *readings.LAST_STEPS}
     assert [len(stages) for stages in found[OWN_HEAD]] == [1, 2, 3]
     assert sum(matrix != found[OWN_HEAD] for matrix in found.values()) >= 8

@@ -209,7 +209,7 @@ VALUES: dict[str, list[tuple[str, tuple[str, ...]]]] = {
     "dcwr": [("0", ())],
     "dcwr_apply": [("step", ()), ("task", ())],
     "dcwr_bias": [("0", ())],
-    "dcwr_mean": [("images", ())],
+    "dcwr_mean": [("classes", ())],
     "ar1_lambda": [("1e6", ())],
     "mir_candidates": [("12", ())],
     "mir_head_only": [("1", ())],

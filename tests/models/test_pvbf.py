@@ -394,7 +394,7 @@ def test_consolidation_weighs_the_old_memory_by_eta():
 
 def test_three_steps_of_dcwr_by_hand():
     """Algorithm 2 on three classes with one feature, p = 1, worked out in the comments."""
-    dcwr = DualLayerCWR(head_of([[0], [0], [0]]), p=1.0)
+    dcwr = DualLayerCWR(head_of([[0], [0], [0]]), p=1.0, by_image=False)
     dcwr.update(head_of([[1], [3], [8]]), torch.tensor([0, 0, 1]))  # S = {0, 1}, mean 2; first meeting: eta = 0
     assert_close(dcwr.short_term[:, 0], vector(-1, 1, 0), **CLOSE)
     assert_close(dcwr.long_term[:, 0], vector(-1, 1, 0), **CLOSE)
@@ -412,7 +412,7 @@ def test_three_steps_of_dcwr_by_hand():
 def test_short_term_memory_is_the_running_mean_for_constant_counts():
     """p = 1 and the same counts U in each step: M^c_j is the mean of all M^s_j so far."""
     labels = torch.tensor([0, 1, 1, 3])
-    dcwr, seen = DualLayerCWR(head_of(torch.zeros(4, 2)), p=1.0), []
+    dcwr, seen = DualLayerCWR(head_of(torch.zeros(4, 2)), p=1.0, by_image=False), []
     for _ in range(7):
         rows = torch.randn(4, 2, dtype=torch.float64)
         dcwr.update(head_of(rows), labels)
@@ -653,7 +653,7 @@ def test_it_learns(trained):
         "--ace 0",
         "--dcwr 0",
         "--dcwr_bias 0",
-        "--dcwr_mean images",
+        "--dcwr_mean classes",
         "--dcwr_apply step",
         "--dcwr_apply task",
     ],

@@ -65,7 +65,7 @@ def dual_layer_cwr(omega, labels, memory, epsilon, multiset):
         memory["P"][j] += occurrences
 
 
-def algorithm_1(data, epsilons, *, apply="predict", bias_column=True, scaling="rr", ec="1", ace=True, dcwr=True, multiset=False):
+def algorithm_1(data, epsilons, *, apply="predict", bias_column=True, scaling="rr", ec="1", ace=True, dcwr=True, multiset=True):
     """Algorithm 1 with Algorithm 2 at each step; returns what was found at the end of each task."""
     weight, bias = data["weight"].copy(), data["bias"].copy()
     correlation = [0.0] * (weight.size + bias.size)
@@ -213,8 +213,8 @@ VARIANTS = {
     "step": (["--dcwr_apply", "step"], {"apply": "step"}),
     "weights_only": (["--dcwr_bias", "0"], {"bias_column": False}),
     "step_weights_only": (["--dcwr_apply", "step", "--dcwr_bias", "0"], {"apply": "step", "bias_column": False}),
-    "images": (["--dcwr_mean", "images"], {"multiset": True}),
-    "step_images": (["--dcwr_mean", "images", "--dcwr_apply", "step"], {"multiset": True, "apply": "step"}),
+    "classes": (["--dcwr_mean", "classes"], {"multiset": False}),
+    "step_classes": (["--dcwr_mean", "classes", "--dcwr_apply", "step"], {"multiset": False, "apply": "step"}),
     "zs": (["--standardization", "zs"], {"scaling": "zs"}),
     "rs": (["--standardization", "rs"], {"scaling": "rs"}),
     "no_ec": (["--ec", "0"], {"ec": "0"}),
