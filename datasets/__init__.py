@@ -3,6 +3,7 @@
 `configs/<name>/<config>.yaml` sets a benchmark's facts (upper-case keys) and the flags that belong to them (lower case).
 """
 
+import json
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -107,10 +108,25 @@ def read_config(dataset: str, config: str | None) -> tuple[dict[str, Any], dict[
         facts["SIZE"] = list(full_size(cls, facts["SIZE"]))
     for key, value in facts.items():
         _check_fact(path, key, value)
-    size = facts.get("SIZE", cls.SIZE)
-    for key in facts.keys() & {"TRANSFORM", "TEST_TRANSFORM"}:
-        _check_transform(path, key, facts[key], None if dropped_in else size)
+    known_size = not dropped_in and cls.facts_from.__func__ is ContinualDataset.facts_from.__func__  # type: ignore[attr-defined]
+    check_transforms(path, {**facts, "SIZE": facts.get("SIZE", cls.SIZE) if known_size else None})
+    if not dropped_in:
+        _check_normalised_alike(path, facts.get("TRANSFORM", cls.TRANSFORM), facts.get("TEST_TRANSFORM", cls.TEST_TRANSFORM))
     return facts, defaults | {key: value for key, value in content.items() if key not in facts}
+
+
+def check_transforms(path: Path | None, facts: dict[str, Any]) -> None:
+    """Raise ValueError, naming the file, for a transform of a config's that fails on images of the facts' SIZE (None: unknown)."""
+    for key in facts.keys() & {"TRANSFORM", "TEST_TRANSFORM"}:
+        _check_transform(path, key, facts[key], facts["SIZE"])
+
+
+def _check_normalised_alike(path: Path, train: Any, test: Any) -> None:
+    """Raise ValueError if training images are normalised and test images are not, or the other way round."""
+    has = ["Normalize" in json.dumps(specs, default=str) for specs in (train, test)]
+    if has[0] != has[1]:
+        lacking = "TEST_TRANSFORM" if has[0] else "TRANSFORM"
+        raise ValueError(f"{path}: {lacking} has no Normalize and the other list has one: training and test images would differ")
 
 
 def _check_fact(path: Path, key: str, value: Any) -> None:
@@ -125,7 +141,7 @@ def _check_fact(path: Path, key: str, value: Any) -> None:
         raise ValueError(f"{path}: {key}: {value!r} is not [height, width, channels]")
 
 
-def _check_transform(path: Path, key: str, value: Any, size: Sequence[int] | None) -> None:
+def _check_transform(path: Path | None, key: str, value: Any, size: Sequence[int] | None) -> None:
     """Try a transform on two black images of the benchmark's size; without a size, only see whether torchvision has it.
 
     Raises:
@@ -154,7 +170,8 @@ def get_dataset(args: Namespace) -> ContinualDataset:
 
 
 __all__ = [
-    "ContinualDataset", "add_datasets_path", "added_folder", "config_path", "configs_folder", "get_config_names", "get_dataset",
+    "ContinualDataset", "add_datasets_path", "added_folder", "check_transforms",
+    "config_path", "configs_folder", "get_config_names", "get_dataset",
     "get_dataset_class", "get_dataset_names",
     "read_config", "register_dataset",
 ]  # fmt: skip

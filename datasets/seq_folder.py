@@ -20,6 +20,8 @@ from utils.registry import nearest
 
 Files = dict[str, list[Path]]  # by class
 TEST_FRACTION = 0.2  # of a tree that has no test images of its own
+SPLITS = re.compile(r"(.*[_-])?(train|training|test|testing|val|valid|validation)", re.IGNORECASE)  # folders that are no classes
+NO_FOLDERS = ("@eaDir", "__MACOSX")  # what storage devices and archives leave behind, beside folders whose name starts with a dot
 NO_IMAGES = ("Thumbs.db", "desktop.ini")  # what file managers leave behind, beside files whose name starts with a dot
 LAYOUTS = "DIR/train/<class>/ and DIR/test/<class>/ with images, or DIR/<class>/ with --test_fraction"
 
@@ -159,6 +161,9 @@ def _classes(root: Path) -> Files:
     folders = sorted((path for path in root.iterdir() if path.is_dir() and not path.name.startswith(".")), key=_natural_path)
     if len(folders) < 2:
         raise ValueError(f"{root}: {len(folders)} class folder(s), and at least 2 are needed; expected {LAYOUTS}")
+    if sum(bool(SPLITS.fullmatch(folder.name)) for folder in folders) > 1:
+        found = ", ".join(folder.name for folder in folders[:4])
+        raise ValueError(f"{root}: {found} look like splits, not classes; name them train and test. Expected {LAYOUTS}")
     names: dict[str, str] = {}
     for folder in folders:
         other = names.setdefault(_name(folder).casefold(), folder.name)
@@ -184,7 +189,7 @@ def _natural_path(path: Path) -> tuple[list[tuple[int, int, str]], str]:
 
 
 def images_in(folder: Path) -> list[Path]:
-    """Return the files in a folder and its subfolders that are meant as images, in natural order.
+    """Return the files in a folder and its subfolders, linked ones too, that are meant as images, in natural order.
 
     Raises:
         OSError: a folder may not be read.
@@ -193,7 +198,12 @@ def images_in(folder: Path) -> list[Path]:
     def stop(error: OSError) -> None:
         raise error
 
-    found = [Path(where) / name for where, _, names in os.walk(folder, onerror=stop) for name in names]
+    found, entered = [], set()
+    for where, inner, names in os.walk(folder, onerror=stop, followlinks=True):
+        place = os.path.realpath(where)
+        inner[:] = [name for name in inner if not name.startswith(".") and name not in NO_FOLDERS and place not in entered]
+        found += [Path(where) / name for name in names if place not in entered]
+        entered.add(place)  # a link back would go round for ever
     wanted = [path for path in found if not path.name.startswith(".") and path.name not in NO_IMAGES]
     return sorted(wanted, key=lambda path: (natural(str(path.relative_to(folder))), str(path)))
 

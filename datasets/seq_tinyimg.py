@@ -78,7 +78,7 @@ class SequentialTinyImagenet(ContinualDataset):
             return {"images": found.images, "labels": labels, "bad": found.bad_names()}
 
         name = f"decoded-{'train' if train else 'val'}-64x64"
-        content = cached(folder, name, fingerprint_of(paths, f"skip={skip}"), decoded)
+        content = cached(folder, name, fingerprint_of(paths, [label for _, label in files], f"skip={skip}"), decoded)
         if notice := list_left_out(folder / f"{name}.left_out.txt", content["bad"]):
             LOG.warning(notice)
         self._left_out = {**getattr(self, "_left_out", {}), train: len(content["bad"])}

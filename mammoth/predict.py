@@ -5,6 +5,7 @@ Works from the checkpoint alone. Exit status 0 done, 1 some files cannot be read
 """
 
 import csv
+import io
 import json
 import sys
 from argparse import Namespace
@@ -167,6 +168,8 @@ def main(argv: list[str]) -> int:
         model = restore_model(checkpoint, get_device(args.device))
         top = min(args.top, len(checkpoint["class_names"][: checkpoint.get("n_seen")]))
         predictions = predict(model, checkpoint, path, top, bad)
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="surrogateescape")  # file names go out as the file system has them
         if args.format == "csv":
             write_csv(predictions, top, sys.stdout)
         else:

@@ -9,7 +9,7 @@ import inspect
 import json
 import os
 import secrets
-from argparse import Namespace
+from argparse import ArgumentTypeError, Namespace
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 import datasets
 import models
 from backbone import backbone_flags, get_backbone_names
-from datasets import ContinualDataset, config_path, get_config_names, get_dataset_class, read_config
+from datasets import ContinualDataset, check_transforms, config_path, get_config_names, get_dataset_class, read_config
 from mammoth import records
 from utils.args import (
     BASE_PATH,
@@ -44,6 +44,7 @@ BUNDLED_NOTICE = (
 )
 ONE_EPOCH_NOTICE = "--n_epochs 1 alone changes the number of passes; the paper's online protocol is --dataset_config online"
 LEAST_FILTERS = 16
+PROTOCOLS = ("online", "offline")
 MEMORY_FLAGS = ("buffer_size", "buffer_per_class", "minibatch_size")
 REPLACED = {
     "transform_type": "of seq-cifar10 alone; elsewhere the images' transform is TRANSFORM in a YAML file, --dataset_config FILE"
@@ -222,16 +223,24 @@ def choose(argv: list[str]) -> Choice:
     if asked.dataset_config is None:
         asked.dataset_config = _config_of_the_method(model.NAME, name, asked)
     facts, flags = read_config(name, asked.dataset_config)
+    where = config_path(name, asked.dataset_config)
     protocol = flags.pop("protocol", "offline")
-    own = _benchmark_parser(dataset, flags, config_path(name, asked.dataset_config))
+    if protocol not in PROTOCOLS:
+        raise ValueError(f"{where}: protocol: {protocol!r}; {nearest(str(protocol), PROTOCOLS)}")
+    own = _benchmark_parser(dataset, flags, where)
     backbone = asked.backbone or flags.get("backbone") or own.get_default("backbone")
     if backbone is None:
-        where = config_path(name, asked.dataset_config) or f"the benchmark {name}"
+        source = where or f"the benchmark {name}"
         raise ValueError(
-            f"--backbone is missing: {where} names none (a config stands alone: it takes nothing over from the default one)"
+            f"--backbone is missing: {source} names none (a config stands alone: it takes nothing over from the default one)"
         )
     if not asks_for_help(argv):
-        facts = facts | dataset.facts_from(own.parse_known_args(argv)[0])
+        found = dataset.facts_from(own.parse_known_args(argv)[0])
+        if both := sorted(facts.keys() & found.keys()):
+            raise ValueError(f"{where}: {both[0]} follows from the benchmark's own flags (--help lists them); leave it out")
+        facts = facts | found
+        if found:
+            check_transforms(where, facts)
     return Choice(
         model, dataset, name, asked.dataset_config, asked.model_config, backbone, protocol, facts, flags, asked.buffer_size, notices
     )
@@ -421,7 +430,7 @@ def _settle(args: Namespace, parser: Parser, given: set[str], classes: int) -> N
     if "buffer_size" in actions_by_name(parser):
         _settle_memory(args, given, classes)
     if args.verify_data is None:
-        args.verify_data = yes_or_no(os.environ.get("MAMMOTH_VERIFY_DATA", "1"))
+        args.verify_data = _verify_data_of(os.environ.get("MAMMOTH_VERIFY_DATA") or "1")
     if args.optim_nesterov and not args.optim_mom:
         raise ValueError("--optim_nesterov 1 needs a momentum: give --optim_mom, for example 0.9")
     if args.lr_scheduler == "multisteplr" and not args.lr_milestones:
@@ -487,6 +496,13 @@ def _refuse_crash(args: Namespace) -> None:
     if filters < LEAST_FILTERS and args.input_height > 32 and get_device(args.device).type == "cpu":
         what = f"torch's convolutions crash on a CPU with so few channels on images larger than 32x32 ({args.input_height})"
         raise ValueError(f"--num_filters {filters}: {what}; give at least {LEAST_FILTERS}")
+
+
+def _verify_data_of(word: str) -> int:
+    try:
+        return yes_or_no(word)
+    except ArgumentTypeError as error:
+        raise ValueError(f"the environment's MAMMOTH_VERIFY_DATA={word}: {error}") from error
 
 
 def _settle_memory(args: Namespace, given: set[str], classes: int) -> None:

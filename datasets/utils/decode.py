@@ -1,5 +1,6 @@
 """Image files to uint8 tensors: decoded in parallel, whatever their mode, and kept in one cache file until a source changes."""
 
+import errno
 import hashlib
 import os
 import pickle
@@ -18,11 +19,14 @@ import torch
 from torch import Tensor
 
 from utils.files import write_atomically, write_stream_atomically
+from utils.loggers import LOG
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+LEAST_OF_16_BITS = 4096  # a brighter pixel must be there: greys of 12 bits or fewer would come out black
 LARGEST_SIDE = 30_000  # pixels
 LARGEST_AREA = 100_000_000  # pixels: what a decoded image may take in memory, before it is made small
-UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, TypeError, IndexError, KeyError, struct.error, zlib.error)
+READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
+UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, TypeError, IndexError, KeyError, RuntimeError, struct.error, zlib.error)
 
 
 class Decoded(NamedTuple):
@@ -76,11 +80,18 @@ def _reason(error: BaseException) -> str:
 
 
 def _eight_bit(image: Any, mode: str) -> Any:
-    """Return a Pillow image in `RGB` or `L`: 16-bit greys by their upper byte, transparent parts over white."""
+    """Return a Pillow image in `RGB` or `L`: 16-bit greys by their upper byte, transparent parts over white.
+
+    Raises:
+        ValueError: greys that are of fewer than 16 bits or more, or floating-point.
+    """
     from PIL import Image
 
     if image.mode.startswith("I"):  # 16-bit grey, which Pillow opens as I;16 or as I
         values = np.asarray(image).astype(np.int64)
+        brightest = int(values.max(initial=0))
+        if 0 < brightest < LEAST_OF_16_BITS or brightest > 65535:
+            raise ValueError(f"greys from 0 to {brightest}, not of 16 bits: scale them to 0-65535, or to 8 bits")
         image = Image.fromarray((values >> 8).clip(0, 255).astype(np.uint8))
     elif image.mode == "F":
         raise ValueError("its pixels are floating-point numbers of unknown range")
@@ -149,7 +160,8 @@ def list_left_out(path: Path, bad: Sequence[tuple[str, str]]) -> str:
         OSError: the file cannot be written.
     """
     if not bad:
-        path.unlink(missing_ok=True)
+        if path.exists():  # even a file that is not there cannot be removed from a folder that is read-only
+            path.unlink(missing_ok=True)
         return ""
     lines = "".join(f"{name} ({reason})\n" for name, reason in bad).encode(errors="surrogateescape")  # as the file system has them
     if not (path.is_file() and path.read_bytes() == lines):
@@ -201,15 +213,22 @@ def cached(folder: Path, name: str, fingerprint: str, make: Callable[[], dict[st
     Returns:
         The same; its tensors are mapped from the file, so that processes side by side share their memory.
 
+    In a folder that is read-only nothing is kept, and a warning says so.
+
     Raises:
-        OSError: the file cannot be written.
+        OSError: the file cannot be written for another reason, such as a full disk.
     """
     path = folder / f"{name}.pt"
     found = _cache(path, fingerprint)
     if found is None:
         made = make()
-        folder.mkdir(parents=True, exist_ok=True)
-        write_stream_atomically(path, lambda file: torch.save({"fingerprint": fingerprint, "content": made}, file))
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_stream_atomically(path, lambda file: torch.save({"fingerprint": fingerprint, "content": made}, file))
+        except OSError as error:
+            if error.errno not in READ_ONLY:
+                raise
+            LOG.warning("%s cannot be written (%s): images are decoded again at each run", path, error.strerror)
         found = _cache(path, fingerprint) or made
     return found
 

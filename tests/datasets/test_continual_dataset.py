@@ -662,6 +662,14 @@ def test_a_config_may_be_a_file(tmp_path):
     assert get_dataset_class("seq-digits").N_TASKS == 5
 
 
+def test_images_are_normalised_for_both_or_neither(tmp_path):
+    """A config that normalises training images alone would test on others, in silence."""
+    path = tmp_path / "mine.yaml"
+    path.write_text("TRANSFORM: [ToTensor, {Normalize: {mean: [0.5], std: [0.5]}}]\n")
+    with pytest.raises(ValueError, match=r"mine\.yaml: TEST_TRANSFORM has no Normalize"):
+        read_config("seq-digits", str(path))
+
+
 def test_a_config_that_is_no_file_is_refused():
     """The path is named."""
     with pytest.raises(ValueError, match=r"absent\.yaml: no such file"):

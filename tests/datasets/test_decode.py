@@ -1,5 +1,6 @@
 """Files become images: every mode that people's photos have, and each kind of file that is none."""
 
+import errno
 import os
 
 import numpy as np
@@ -101,6 +102,10 @@ def no_image(path, kind):
         Image.new("L", (100_000, 1)).save(path, format="png")
     elif kind == "bomb":
         Image.new("1", (20_000, 20_000)).save(path, format="png")
+    elif kind == "12 bits":
+        Image.fromarray(np.full((4, 4), 4000, dtype=np.uint16)).save(path, format="png")
+    elif kind == "32 bits":
+        Image.fromarray(np.full((4, 4), 70_000, dtype=np.int32)).save(path, format="tiff")
     elif kind == "floats":
         Image.new("F", (4, 4), 0.5).save(path, format="tiff")
     else:
@@ -115,6 +120,8 @@ REASONS = {
     "text": "cannot identify",
     "wide": "at most 30000 a side",
     "bomb": "too large|at most",
+    "12 bits": "greys from 0 to 4000, not of 16 bits",
+    "32 bits": "greys from 0 to 70000, not of 16 bits",
     "floats": "unknown range",
     "cut off": "truncated",
 }
@@ -200,6 +207,37 @@ def test_the_fingerprint_sees_names_sizes_times_and_settings(tmp_path):
     prints.append(fingerprint_of([a], 1))
     assert len(set(prints)) == 6
     assert fingerprint_of([a], 1) == prints[-1]
+
+
+def test_a_decoder_that_fails_in_its_own_way(tmp_path, monkeypatch):
+    """Pillow's AVIF plugin raises RuntimeError on a damaged file: one more that cannot be read."""
+    saved(tmp_path / "a.png", "RGB", (1, 2, 3))
+
+    def failing(*words, **named):
+        raise RuntimeError("Failed to decode image: Invalid ftyp")
+
+    monkeypatch.setattr(Image.Image, "load", failing)
+    with pytest.raises(ValueError, match="Failed to decode"):
+        read_image(tmp_path / "a.png", (4, 4), 3)
+
+
+def test_a_folder_that_is_read_only(tmp_path, monkeypatch, caplog):
+    """Nothing is kept, which is said once; a full disk is an error."""
+
+    def failing(number):
+        def write(path, fill):
+            raise OSError(number, os.strerror(number), str(path))
+
+        return write
+
+    made = {"images": torch.zeros(1, dtype=torch.uint8)}
+    monkeypatch.setattr(decode, "write_stream_atomically", failing(errno.EROFS))
+    with caplog.at_level("WARNING", logger="mammoth"):
+        assert decode.cached(tmp_path, "a", "f", lambda: made) is made
+    assert "decoded again at each run" in caplog.text
+    monkeypatch.setattr(decode, "write_stream_atomically", failing(errno.ENOSPC))
+    with pytest.raises(OSError, match="No space left"):
+        decode.cached(tmp_path, "a", "f", lambda: made)
 
 
 def test_a_failure_leaves_no_cache(tmp_path, monkeypatch):

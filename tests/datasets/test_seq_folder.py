@@ -139,9 +139,33 @@ def test_subfolders_belong_to_the_class_and_clutter_does_not(tmp_path):
     for name in (".DS_Store", "Thumbs.db", "desktop.ini"):
         (root / "train" / "red" / name).write_bytes(b"x")
     (root / "train" / ".cache").mkdir()
+    for name in (".thumbnails", "@eaDir"):
+        write_class(root / "train" / "red" / name, (0, 0, 0), 2)
     assert [str(path.relative_to(root / "train" / "red")) for path in split_files(root)["train"]["red"]] == [
         "0.png", "2024/May/0.png", "2024/May/1.png",
     ]  # fmt: skip
+
+
+def test_linked_subfolders_belong_to_the_class_too(tmp_path):
+    """Once each, and a link that leads back ends."""
+    root = write_tree(tmp_path / "photos", ["red", "blue"], train=1, test=1)
+    write_class(tmp_path / "elsewhere", (9, 9, 9), 2)
+    (root / "train" / "red" / "more").symlink_to(tmp_path / "elsewhere")
+    (root / "train" / "red" / "round").symlink_to(root / "train" / "red")
+    assert [str(path.relative_to(root / "train" / "red")) for path in split_files(root)["train"]["red"]] == [
+        "0.png", "more/0.png", "more/1.png",
+    ]  # fmt: skip
+
+
+def test_a_config_of_ones_own_for_larger_images(tmp_path, words, refused):
+    """Transforms are tried at --image_size; what follows from the folder cannot be set in a config."""
+    root, path = write_tree(tmp_path / "photos", ["red", "blue"]), tmp_path / "mine.yaml"
+    flags = "backbone: resnet18\nbatch_size: 4\nn_epochs: 1\nlr: 0.1\nbuffer_per_class: 10\n"
+    path.write_text(f"{flags}TRANSFORM: [{{RandomCrop: {{size: 64, padding: 4}}}}, ToTensor]\n")
+    settings.resolve(words(root, "--dataset_config", str(path), "--image_size", "64"))
+    assert "mine.yaml: TRANSFORM" in refused(root, "--dataset_config", str(path))
+    path.write_text(f"{flags}N_TASKS: 3\n")
+    assert "N_TASKS follows from the benchmark's own flags" in refused(root, "--dataset_config", str(path))
 
 
 def test_a_class_order_from_a_file(tmp_path, words):
@@ -349,6 +373,15 @@ def test_a_class_order_that_does_not_fit(text, says, tmp_path, refused):
     root = write_tree(tmp_path / "photos", ["red", "blue"])
     assert says in refused(root, "--class_order", str(order))
     assert "cannot be read" in refused(root, "--class_order", str(Path(tmp_path / "nowhere")))
+
+
+@pytest.mark.parametrize("names", [("Train", "Test"), ("seg_train", "seg_test"), ("training", "validation")])
+def test_splits_are_no_classes(names, tmp_path, refused):
+    """Folders named like splits, but not train and test, would be two classes with everything in them."""
+    root = write_tree(tmp_path / "photos", ["red", "blue"])
+    for old, new in zip(("train", "test"), names, strict=True):
+        (root / old).rename(root / new)
+    assert "look like splits, not classes" in refused(root)
 
 
 def test_half_a_layout(tmp_path, refused):

@@ -49,6 +49,9 @@ def test_the_published_folder(made, tmp_path):
     assert test.labels.tolist() == list(range(200))
     assert (test.images[:, 5, 5, 0].int() - test.labels).abs().max() <= 2
     assert {path.name for path in folder.glob("*.pt")} == {"decoded-train-64x64.pt", "decoded-val-64x64.pt"}
+    names = (folder / "wnids.txt").read_text(encoding="utf-8").split()
+    (folder / "wnids.txt").write_text("\n".join(reversed(names)), encoding="utf-8")  # other labels for the same files
+    assert made().load(False).labels.tolist() == list(range(199, -1, -1))
 
 
 def test_a_file_that_cannot_be_read(made, resolve, tmp_path):

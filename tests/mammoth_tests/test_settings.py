@@ -304,6 +304,24 @@ def test_no_valid_yaml_names_the_file(benchmark_folder, resolve):
         resolve("--model", "sgd")
 
 
+@pytest.mark.parametrize("protocol", ["onlne", "Online", ""])
+def test_an_unknown_protocol_in_a_config(protocol, benchmark_folder, resolve):
+    """It would choose no section of any method's file, in silence."""
+    path = benchmark_folder / "seq-digits" / "default.yaml"
+    write(path, {**DIGITS, "protocol": protocol})
+    with pytest.raises(ValueError, match=rf"{path}: protocol: '{protocol}'; .*online"):
+        resolve("--model", "sgd")
+
+
+def test_a_word_of_the_environment_that_is_neither_yes_nor_no(monkeypatch, resolve):
+    """The variable is named; an empty one counts as none."""
+    monkeypatch.setenv("MAMMOTH_VERIFY_DATA", "perhaps")
+    with pytest.raises(ValueError, match="MAMMOTH_VERIFY_DATA=perhaps"):
+        resolve("--model", "sgd")
+    monkeypatch.setenv("MAMMOTH_VERIFY_DATA", "")
+    assert resolve("--model", "sgd").verify_data == 1
+
+
 # -- seed ----------------------------------------------------------------------------------------------------------------
 
 
@@ -433,7 +451,8 @@ def test_run_id_survives_a_new_flag(owner, monkeypatch, resolve):
 
 def test_run_id_depends_on_the_facts_of_the_config(tmp_path, monkeypatch, resolve):
     """Other transforms or tasks in a config of the same name compute something else, so the run has another name."""
-    transform = {"TRANSFORM": ["ToTensor", {"Normalize": {"mean": [0.1], "std": [1]}}]}
+    specs = ["ToTensor", {"Normalize": {"mean": [0.1], "std": [1]}}]
+    transform = {"TRANSFORM": specs, "TEST_TRANSFORM": specs}
     ids = set()
     for number, facts in enumerate(({}, {"N_TASKS": 2, "N_CLASSES_PER_TASK": 5}, transform)):
         folder = tmp_path / str(number)
