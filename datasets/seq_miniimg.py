@@ -56,7 +56,8 @@ class SequentialMiniImagenet(ContinualDataset):
         return Split(content[f"{which}_images"], content[f"{which}_labels"])
 
     def data_kind(self) -> str:
-        return self._content()["kind"]
+        kind: str = self._content()["kind"]
+        return "sample" if self.left_out() else kind
 
     def left_out(self) -> int:
         return len(self._content().get("bad", ()))

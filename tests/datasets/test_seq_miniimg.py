@@ -153,12 +153,15 @@ def test_wrong_folders_are_named(images, root):
         images().split(True)
 
 
-def test_a_bad_image_stops_or_is_left_out(images, root):
-    """One empty file: named with the way out; with --skip_bad_images 1 the others are used."""
+def test_a_bad_image_stops_or_is_left_out(images, root, monkeypatch):
+    """One empty file: named with the way out; with --skip_bad_images 1 the others are used, and it is a sample from then on."""
+    monkeypatch.setattr(seq_miniimg, "TRAINED", 2)
+    monkeypatch.setattr(seq_miniimg, "PER_CLASS", 3)
     write_mini_tree(root, train=2)
+    assert images().data_kind() == "original"
     (root / "train" / CLASSES[0] / f"{CLASSES[0]}_0.png").write_bytes(b"")
     with pytest.raises(ValueError, match=r"an empty file.*\n.*--skip_bad_images 1"):
         images().split(True)
     dataset = images("--skip_bad_images", "1")
-    assert (len(dataset.split(True)), dataset.left_out()) == (199, 1)
+    assert (len(dataset.split(True)), dataset.left_out(), dataset.data_kind()) == (199, 1, "sample")
     assert "_0.png (an empty file)" in (root / "decoded-84x84.left_out.txt").read_text()
