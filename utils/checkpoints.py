@@ -8,6 +8,7 @@ import glob
 import io
 import pickle
 import struct
+import warnings
 import zipfile
 import zlib
 from argparse import Namespace
@@ -109,7 +110,11 @@ def read_archive(path: Path, way_out: str) -> dict[str, Any]:
     """
     try:
         _check_sums(path)
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore", UserWarning
+            )  # of a protocol that a damaged file names; an error may follow
+            content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError as error:
         raise ValueError(f"no checkpoint {path}; {way_out}") from error
     except (OSError, RuntimeError, ValueError, EOFError, LookupError, TypeError, AttributeError, AssertionError, ArithmeticError,
