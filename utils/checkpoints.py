@@ -111,9 +111,7 @@ def read_archive(path: Path, way_out: str) -> dict[str, Any]:
     try:
         _check_sums(path)
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", UserWarning
-            )  # of a protocol that a damaged file names; an error may follow
+            warnings.simplefilter("ignore", UserWarning)  # of a protocol that a damaged file names; an error may follow
             content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError as error:
         raise ValueError(f"no checkpoint {path}; {way_out}") from error
