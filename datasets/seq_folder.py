@@ -201,9 +201,12 @@ def images_in(folder: Path) -> list[Path]:
     found, entered = [], set()
     for where, inner, names in os.walk(folder, onerror=stop, followlinks=True):
         place = os.path.realpath(where)
-        inner[:] = [name for name in inner if not name.startswith(".") and name not in NO_FOLDERS and place not in entered]
-        found += [Path(where) / name for name in names if place not in entered]
-        entered.add(place)  # a link back would go round for ever
+        if place in entered:  # a link back would go round for ever
+            inner.clear()
+            continue
+        entered.add(place)
+        inner[:] = [name for name in inner if not name.startswith(".") and name not in NO_FOLDERS]
+        found += [Path(where) / name for name in names]
     wanted = [path for path in found if not path.name.startswith(".") and path.name not in NO_IMAGES]
     return sorted(wanted, key=lambda path: (natural(str(path.relative_to(folder))), str(path)))
 

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -53,21 +53,20 @@ def add_pairs(pairs: Iterable[Pair], path: Path | None = None) -> None:
     write_atomically(path, text.getvalue())
 
 
-def joined(digests: Collection[str], pairs: Sequence[Pair]) -> set[str]:
+def joined(digests: Iterable[str], pairs: Sequence[Pair]) -> set[str]:
     """Return these source digests and all that chains of confirmed pairs join to them."""
-    named = {digest for pair in pairs for digest in (pair.old, pair.new)}
-    return {digest for digest in named if any(same_numbers(digest, other, pairs) for other in digests)} | {*digests}
-
-
-def same_numbers(first: str, second: str, pairs: Sequence[Pair]) -> bool:
-    """Whether two source digests are equal, or a chain of confirmed pairs leads from one to the other."""
-    reached, fresh = {first}, {first}
-    while fresh and second not in reached:
+    reached = fresh = set(digests)
+    while fresh:
         fresh = {
             other
             for pair in pairs
             for here, other in ((pair.old, pair.new), (pair.new, pair.old))
             if here in fresh and other not in reached
         }
-        reached |= fresh
-    return second in reached
+        reached = reached | fresh
+    return reached
+
+
+def same_numbers(first: str, second: str, pairs: Sequence[Pair]) -> bool:
+    """Whether two source digests are equal, or a chain of confirmed pairs leads from one to the other."""
+    return first == second or second in joined({first}, pairs)

@@ -205,7 +205,9 @@ def compare(notes: Notes) -> dict[str, Matrix]:
     for name, steps in LAST_STEPS.items():
         makers[name] = partial(_last_means, notes, steps)
     found = {name: matrix(notes, make()) for name, make in makers.items()}
-    (own,) = [name for name, reading in READINGS.items() if reading == Reading(mean=notes.record["args"]["dcwr_mean"])]
+    (own,) = [
+        name for name, reading in READINGS.items() if reading == Reading(mean=notes.record["args"].get("dcwr_mean", "classes"))
+    ]  # before the flag
     if found[own] != notes.record["class_il"]:
         raise ValueError(
             f"the notes of seed {notes.record['args']['seed']} do not give the run's own accuracies: were they changed?"
