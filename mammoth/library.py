@@ -53,7 +53,7 @@ def train(model: ContinualModel, dataset: ContinualDataset, args: Namespace | No
     args = model.args if args is None else args
     parts = runner.Parts(model, dataset)
     with runner.open_tracker(args) as tracker:
-        record = runner.open_record(parts, args, ["mammoth.train"])
+        record = runner.make_record(parts, args, ["mammoth.train"])
         runner.train_and_close(parts, args, record, tracker)
     return record.content
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from mammoth import __version__
 from utils.args import MANAGEMENT
-from utils.files import write_atomically
+from utils.files import remove_leftovers, write_atomically
 from utils.yaml_files import ROOT
 
 SCHEMA = 1
@@ -170,7 +170,7 @@ def results_folder(args: Namespace) -> Path:
 
 
 def check_writable(args: Namespace) -> None:
-    """Make the run's folders and write to them, so that a run does not find out at its end.
+    """Make the run's folders and write to them, so that a run does not find out at its end; what a killed one left there goes.
 
     Raises:
         ValueError: one cannot be made or written; says why.
@@ -188,21 +188,20 @@ def _try_writing(root: Path, run_id: str, below: str, way_out: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / "writable", "")
         (folder / "writable").unlink(missing_ok=True)
+        remove_leftovers(folder)
     except OSError as error:
         raise ValueError(f"cannot write to {root} ({error.strerror or error}); {way_out}") from error
 
 
 class Record:
-    """One run's record, kept on disk while the run goes on.
+    """One run's record, on disk from the beginning of its `with` block and kept there while the run goes on.
 
-    An earlier record of the same run that is done stands until the new one is done too: till then that is in `rerun.json`.
+    An earlier record of the same run stands until that block begins; one that is done, until the new one is done too: till then
+    that is in `rerun.json`.
 
     Args:
         args: the resolved arguments, with `run_id`.
         command: the command line.
-
-    Raises:
-        OSError: the folder cannot be made or written.
     """
 
     def __init__(self, args: Namespace, command: list[str]) -> None:
@@ -227,8 +226,6 @@ class Record:
                 "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
             },
         }
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.save()
 
     def __getitem__(self, key: str) -> Any:
         return self.content[key]
@@ -245,6 +242,8 @@ class Record:
         self.save()
 
     def __enter__(self) -> "Record":
+        """Write the record of a run that begins. Raises OSError if the folder cannot be made or written."""
+        self.save()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
@@ -278,6 +277,7 @@ class Record:
 
     def save(self) -> None:
         """Write the file, whole or not at all."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(self._working, json.dumps(self.content, separators=(",", ":"), default=str) + "\n")
 
 

@@ -57,7 +57,7 @@ def method_state(model: ContinualModel) -> dict[str, Any]:
         "buffers": memories,
         "counters": {name: getattr(model, name) for name in COUNTERS},
         "generators": randomness.current().state_dict(),
-        "global_generators": randomness.global_state(),
+        "global_generators": randomness.global_state(model.device),
     }
 
 
@@ -70,8 +70,8 @@ def restore_method(model: ContinualModel, state: dict[str, Any]) -> None:
         buffer.load_state_dict(memories[name])
     for name, value in state["counters"].items():
         setattr(model, name, value)
-    randomness.current().load_state_dict(state["generators"])
-    randomness.restore_global_state(state["global_generators"])
+    randomness.current().load_state_dict(state["generators"], model.device)
+    randomness.restore_global_state(state["global_generators"], model.device)
 
 
 def find_checkpoint(args: Namespace) -> dict[str, Any] | None:
@@ -124,7 +124,7 @@ class Keeper:
         found: the checkpoint to go on from, or None.
 
     Raises:
-        ValueError: that checkpoint was made by other code or from other data.
+        ValueError: that checkpoint was made by other code, from other data, or on another kind of device.
     """
 
     def __init__(
@@ -297,11 +297,14 @@ class Keeper:
 
 
 def _check_same(earlier: dict[str, Any], record: Record) -> None:
-    """Raise ValueError if a checkpoint's code or data are not those at hand."""
+    """Raise ValueError if a checkpoint's code, data or kind of device are not those at hand."""
     if earlier["data"]["fingerprint"] != record["data"]["fingerprint"]:
         raise ValueError("the checkpoint was made from other images than those on disk; start again without --resume")
     if earlier["provenance"]["source_digest"] != record["provenance"]["source_digest"]:
         raise ValueError("the checkpoint was made by other code; go back to that, or start again without --resume")
+    before, now = (content["provenance"]["device"].split(":")[0] for content in (earlier, record))
+    if before != now:  # their generators have nothing in common
+        raise ValueError(f"the checkpoint was made on a {before}, and this is a {now}: give --device {before}, or start again")
 
 
 def resume_command(command: list[str], seed: int) -> str:

@@ -247,7 +247,7 @@ def _untrained_accuracies(args: Namespace, dataset: ContinualDataset) -> list[fl
 
 
 def prepare(args: Namespace, command: list[str]) -> tuple[Parts, Record]:
-    """Build everything, read the images and open the record.
+    """Build everything, read the images and make the record, which is on disk once training begins.
 
     Raises:
         InputError: the arguments do not fit, the data are missing or corrupt, or the results folder cannot be written.
@@ -257,11 +257,11 @@ def prepare(args: Namespace, command: list[str]) -> tuple[Parts, Record]:
     except (ValueError, OSError) as error:
         LOG.debug("the cause:", exc_info=True)
         raise InputError(str(error)) from error
-    return parts, open_record(parts, args, command)
+    return parts, make_record(parts, args, command)
 
 
-def open_record(parts: Parts, args: Namespace, command: list[str]) -> Record:
-    """Read the images and open the record of a run that has been built.
+def make_record(parts: Parts, args: Namespace, command: list[str]) -> Record:
+    """Read the images and make the record of a run that has been built; not on disk yet.
 
     Raises:
         InputError: the data are missing or corrupt, or the results folder cannot be written.
@@ -311,11 +311,10 @@ def open_tracker(args: Namespace) -> Tracker:
 
 
 def open_keeper(parts: Parts, record: Record, stop: StopRequest) -> Keeper:
-    """Find the checkpoint to go on from, if any. Raises InputError if it cannot be used; the record is then marked failed."""
+    """Find the checkpoint to go on from, if any. Raises InputError if it cannot be used; records on disk stay as they are."""
     try:
         return Keeper(*parts, record, stop, find_checkpoint(parts.model.args))
     except ValueError as error:
-        record.finish("failed", str(error))
         raise InputError(str(error)) from error
 
 
@@ -337,7 +336,7 @@ def run(args: Namespace, command: list[str]) -> Record:
 
 
 def train_and_close(parts: Parts, args: Namespace, record: Record, tracker: Tracker) -> None:
-    """Train into an open record, from its checkpoint if the flags name one, close it, and write a line in logs.pyd."""
+    """Open the record, train into it, from its checkpoint if the flags name one, close it, and write a line in logs.pyd."""
     with StopRequest() as stop:
         keeper = open_keeper(parts, record, stop)
         with record:

@@ -23,6 +23,7 @@ KNOWN: dict[str, tuple[str, ...]] = {
 }
 REQUIRED = {"RandomCrop": ("size",), "Normalize": ("mean", "std")}
 GEOMETRY = ("RandomCrop", "RandomHorizontalFlip")
+ALWAYS = ("RandomRotation", "RandomAffine")  # in torchvision; kornia's of that name change every second image, unless told
 
 
 def to_float(images: Tensor) -> Tensor:
@@ -125,14 +126,15 @@ class _Normalize:
 
 
 class _Kornia:
-    """kornia's transform of that name, drawing from a stream of its own instead of the global generator."""
+    """kornia's transform of that name, as often as torchvision's, from a stream of its own instead of the global generator."""
 
     def __init__(self, name: str, arguments: dict[str, Any], stream: str) -> None:
         import kornia.augmentation  # half a second, so only where a YAML names such a transform
 
         if not hasattr(kornia.augmentation, name):
             raise ValueError(f"unknown transform {name!r}: use one of {', '.join(KNOWN)} or a name from kornia.augmentation")
-        self.transform: Callable[[Tensor], Tensor] = getattr(kornia.augmentation, name)(**arguments)
+        often = {"p": 1.0} if name in ALWAYS else {}
+        self.transform: Callable[[Tensor], Tensor] = getattr(kornia.augmentation, name)(**often | arguments)
         self.stream = stream
 
     def __call__(self, images: Tensor) -> Tensor:

@@ -5,12 +5,16 @@ import os
 import pickle
 import pickletools
 import tempfile
+import time
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+
+ABANDONED_S = 600  # since a temporary file was written to last: its writer is gone
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
@@ -39,6 +43,14 @@ def write_stream_atomically(path: Path, write: Callable[[BinaryIO], object]) -> 
         os.replace(name, path)
     finally:
         Path(name).unlink(missing_ok=True)  # there only if something went wrong
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove the temporary files of writers that were killed: those of a folder that nobody has written to for ten minutes."""
+    for path in folder.glob(".*.tmp"):
+        with suppress(FileNotFoundError):  # one that was renamed meanwhile
+            if time.time() - path.stat().st_mtime > ABANDONED_S:
+                path.unlink()
 
 
 def _umask() -> int:

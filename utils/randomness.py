@@ -45,34 +45,41 @@ class Randomness:
         """Return the state of every generator made so far, keyed `name@device`."""
         return {f"{name}@{device}": generator.get_state() for (name, device), generator in self._generators.items()}
 
-    def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
-        """Put every generator named in `state` back where it was."""
+    def load_state_dict(self, state: dict[str, torch.Tensor], device: torch.device | str = "cpu") -> None:
+        """Put every generator named in `state` back where it was; `device`: for those that were not on the CPU."""
         for key, value in state.items():
-            name, device = key.rsplit("@", 1)
-            self.generator(name, device).set_state(value.cpu())
+            name, place = key.rsplit("@", 1)
+            self.generator(name, "cpu" if place == "cpu" else device).set_state(value.cpu())
 
 
-def global_state() -> dict[str, Any]:
-    """Return the state of the global generators of `random`, `numpy` and `torch` (on a GPU too, where one is in use)."""
+def _gpus(device: torch.device | None) -> list[torch.device | int]:
+    """Return the GPU that is meant: `device`, if it is one; without a device all that there are, once they are in use."""
+    if device is not None:
+        return [device] if device.type == "cuda" else []
+    return list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+
+
+def global_state(device: torch.device | None = None) -> dict[str, Any]:
+    """Return the state of the global generators of `random`, `numpy` and `torch`: the CPU's, and a GPU's (default: of all)."""
     version, words, gauss = random.getstate()
     kind, keys, place, has_gauss, cached = np.random.get_state()
     return {
         "random": [version, list(words), gauss],
         "numpy": [str(kind), torch.from_numpy(np.asarray(keys).astype(np.int64)), int(place), int(has_gauss), float(cached)],
         "torch": torch.get_rng_state(),
-        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [],
+        "cuda": [torch.cuda.get_rng_state(gpu) for gpu in _gpus(device)],
     }
 
 
-def restore_global_state(state: dict[str, Any]) -> None:
-    """Put the global generators back where `global_state` found them."""
+def restore_global_state(state: dict[str, Any], device: torch.device | None = None) -> None:
+    """Put the global generators back where `global_state` found them; `device`: which GPU takes the state of the one."""
     version, words, gauss = state["random"]
     kind, keys, *rest = state["numpy"]
     random.setstate((version, tuple(words), gauss))
     np.random.set_state((kind, keys.numpy().astype(np.uint32), *rest))
     torch.set_rng_state(state["torch"])
-    if state["cuda"]:
-        torch.cuda.set_rng_state_all(state["cuda"])
+    for gpu, value in zip(_gpus(device), state["cuda"], strict=False):  # none of GPUs that were not in use then
+        torch.cuda.set_rng_state(value, gpu)
 
 
 _current: Randomness | None = None

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from datasets.utils.continual_dataset import ContinualDataset, Split, data_folder
+from datasets.utils.download import fetch
 from utils.files import read_array_pickle
 
 
@@ -35,7 +36,7 @@ class SplitCifar(ContinualDataset):
         root = data_folder(self.args, self.FOLDER)
         names = list(self.ARCHIVE.train if train else self.ARCHIVE.test)
         folder = root / self.ARCHIVE.folder
-        if not all((folder / name).is_file() for name in (*self.ARCHIVE.train, *self.ARCHIVE.test)):
+        if not _is_there(self.ARCHIVE, root):
             _download(self.ARCHIVE, root)
         parts = [self._part(folder / name) for name in names]
         return Split(torch.cat([part.images for part in parts]), torch.cat([part.labels for part in parts]))
@@ -77,14 +78,21 @@ def _md5(path: Path) -> str:
     return hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
 
 
+def _is_there(archive: Archive, root: Path) -> bool:
+    return all((root / archive.folder / name).is_file() for name in (*archive.train, *archive.test))
+
+
 def _download(archive: Archive, root: Path) -> None:
     """Download and unpack; raises FileNotFoundError that names the path and the files if that cannot be done."""
     from torchvision.datasets.utils import download_and_extract_archive  # a second of imports, so only here
 
     files = ", ".join((*archive.train, *archive.test))
     try:
-        root.mkdir(parents=True, exist_ok=True)
-        download_and_extract_archive(archive.url, str(root), md5=archive.md5)
+        fetch(
+            root,
+            lambda: _is_there(archive, root),
+            lambda folder: download_and_extract_archive(archive.url, str(folder), md5=archive.md5),
+        )
     except (OSError, RuntimeError) as error:  # no network, a full disk, a wrong checksum
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise FileNotFoundError(

@@ -4,6 +4,7 @@ import gzip
 import math
 import zlib
 from argparse import SUPPRESS, ArgumentParser, Namespace
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 from datasets.utils.continual_dataset import ContinualDataset, Split, data_folder
+from datasets.utils.download import fetch
 from utils import randomness
 from utils.args import one_of
 
@@ -53,18 +55,16 @@ class IdxImages(ContinualDataset):
         base = data_folder(self.args, "")
         folders = [base / folder for folder in self.SOURCE.folders]
         candidates = [folder / f"{name}{suffix}" for folder in folders for suffix in ("", ".gz")]
-        for path in candidates:
-            if path.is_file():
-                return path
-        self._download(base, folders)
+        if not any(map(Path.is_file, candidates)):
+            self._download(base, folders, lambda: any(map(Path.is_file, candidates)))
         return next(path for path in candidates if path.is_file())
 
-    def _download(self, base: Path, folders: list[Path]) -> None:
+    def _download(self, base: Path, folders: list[Path], present: Callable[[], bool]) -> None:
         """Fetch the files with torchvision; raises FileNotFoundError that says where they were looked for."""
         from torchvision import datasets  # a second of imports, so only here
 
         try:
-            getattr(datasets, self.SOURCE.torchvision)(str(base), download=True)
+            fetch(base, present, lambda folder: getattr(datasets, self.SOURCE.torchvision)(str(folder), download=True))
         except (OSError, RuntimeError) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             places = ", ".join(map(str, folders))

@@ -3,6 +3,7 @@
 import hashlib
 import pickle
 from argparse import Namespace
+from pathlib import Path
 from urllib.error import URLError
 
 import numpy as np
@@ -268,17 +269,20 @@ def test_a_download_with_a_wrong_checksum_is_missing_data(tmp_path, monkeypatch)
 
 @BOTH
 def test_missing_data_is_downloaded_where_there_is_a_network(tmp_path, monkeypatch, name):
-    """The published archive with its checksum, into the data set's folder; then it is read."""
+    """The published archive with its checksum, beside the data set's folder, where the files arrive whole; then they are read."""
     asked = []
 
     def download(url, root, md5):
-        asked.append((url, root, md5))
-        lay_out(name, tmp_path)
+        asked.append((url, md5))
+        assert Path(root).parent == tmp_path / NAMES[name].FOLDER
+        lay_out(name, tmp_path / "made")
+        folder_of(name, tmp_path / "made").rename(Path(root) / NAMES[name].ARCHIVE.folder)
 
     monkeypatch.setattr(torchvision.datasets.utils, "download_and_extract_archive", download)
     assert len(dataset_of(name, tmp_path).split(train=False)) == COUNT[name]
     archive = NAMES[name].ARCHIVE
-    assert asked == [(archive.url, str(tmp_path / NAMES[name].FOLDER), archive.md5)]
+    assert asked == [(archive.url, archive.md5)]
+    assert [path.name for path in (tmp_path / NAMES[name].FOLDER).iterdir() if path.is_dir()] == [archive.folder]
 
 
 def test_data_at_hand_is_not_downloaded(tmp_path, monkeypatch):

@@ -17,7 +17,9 @@ from utils.metrics import average_accuracy, forgetting
 @pytest.fixture
 def record(resolve) -> Record:
     """A fresh record on disk."""
-    return Record(resolve("--model", "er"), ["main.py", "--model", "er"])
+    made = Record(resolve("--model", "er"), ["main.py", "--model", "er"])
+    made.save()
+    return made
 
 
 # -- content -------------------------------------------------------------------------------------------------------------

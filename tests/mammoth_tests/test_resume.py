@@ -346,6 +346,32 @@ def test_other_code_is_not_gone_on_with(go, tmp_path, monkeypatch):
         go(*words, "--resume", str(path))
 
 
+@pytest.mark.parametrize("changed", ["code", "device", "flags", "file"])
+def test_a_refusal_leaves_the_earlier_record(go, tmp_path, monkeypatch, changed):
+    """A run that was interrupted keeps what its record says, whatever makes a later --resume impossible."""
+    words = ("--model", "er", "--debug_mode", "1", "--stop_after", "2", "--checkpoint_path", str(tmp_path / "kept"))
+    made = go(*words, "--savecheck", "task")
+    path = tmp_path / "kept" / made["run_id"] / "t001_s000000006.pt"
+    (record,) = tmp_path.rglob("record.json")
+    record.write_text(record.read_text().replace('"status":"done"', '"status":"interrupted"'))
+    before = record.read_text()
+    if changed == "code":
+        monkeypatch.setattr(runner.records, "source_digest", lambda *classes: "another")
+    if changed == "device":
+        monkeypatch.setattr(runner.records, "cpu_name", lambda: "another CPU is no obstacle")
+        stored = torch.load(path, weights_only=True)
+        stored["record"]["provenance"]["device"] = "cuda: of some name"
+        torch.save(stored, path)
+    if changed == "file":
+        path.write_bytes(path.read_bytes()[:-100])
+    seed = ("--seed", "1") if changed == "flags" else ()
+    says = {"code": "other code", "device": "made on a cuda, and this is a cpu", "flags": "give the same flags", "file": "corrupt"}
+    with pytest.raises(runner.InputError, match=says[changed]):
+        go(*words, *seed, "--resume", str(path))
+    assert record.read_text() == before
+    assert list(tmp_path.rglob("*record*.json")) == [record]
+
+
 def test_a_second_ctrl_c_stops_at_once():
     """The first is noted; the second raises KeyboardInterrupt, and signals are as before afterwards."""
     before = signal.getsignal(signal.SIGINT)

@@ -256,6 +256,17 @@ def test_kornias_transforms_draw_from_the_stream_of_that_name():
     assert torch.equal(*outcomes)
 
 
+@pytest.mark.parametrize(("name", "arguments"), [("RandomRotation", {"degrees": 90}), ("RandomAffine", {"degrees": [30, 90]})])
+def test_what_torchvision_always_applies_is_always_applied(name, arguments):
+    """Every image is turned, not every second one; a file that gives `p` has it."""
+    images = pixels(64)
+    randomness.start(0)
+    changed = (BatchTransform([{name: arguments}])(images) != to_float(images)).flatten(1).any(1)
+    assert changed.all()
+    changed = (BatchTransform([{name: {**arguments, "p": 0.5}}])(images) != to_float(images)).flatten(1).any(1)
+    assert 10 < changed.sum() < 54
+
+
 # -- names -------------------------------------------------------------------------------------------------------------
 
 

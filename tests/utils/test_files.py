@@ -6,6 +6,7 @@ import random
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from utils.files import read_array_pickle, write_atomically
+from utils.files import ABANDONED_S, read_array_pickle, remove_leftovers, write_atomically
 from utils.yaml_files import ROOT
 
 PEAK = """
@@ -113,6 +114,17 @@ def test_the_old_file_stands_when_writing_fails(tmp_path, monkeypatch, step):
         write_atomically(path, "new")
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["file"]
+
+
+def test_what_killed_writers_left_goes_and_what_is_being_written_stays(tmp_path):
+    """By the time since somebody wrote to it; other files are nobody's leftovers."""
+    old, new, other = (tmp_path / name for name in (".record.json.x1.tmp", ".record.json.x2.tmp", "mine.tmp"))
+    for path in (old, new, other):
+        path.write_text("half")
+    for path in (old, other):
+        os.utime(path, (0, time.time() - ABANDONED_S - 5))
+    remove_leftovers(tmp_path)
+    assert sorted(tmp_path.iterdir()) == [new, other]
 
 
 def test_the_old_file_stands_when_interrupted(tmp_path, monkeypatch):

@@ -179,6 +179,15 @@ def test_state_survives_names_with_an_at_sign():
     assert draws(other.generator("a@b")) == expected
 
 
+def test_what_was_drawn_on_one_gpu_goes_on_on_the_device_at_hand():
+    """A state's device is the earlier run's; which one of that kind this run has is said when it is put back."""
+    run = Randomness(9)
+    state = {"a@cuda:1": run.generator("a").get_state()}
+    other = Randomness(1)
+    other.load_state_dict(state, device="cpu")
+    assert draws(other.generator("a")) == draws(run.generator("a"))
+
+
 def test_outside_a_run_the_generators_still_work(monkeypatch):
     """A seed from the operating system, kept for the process."""
     monkeypatch.setattr(randomness, "_current", None)
