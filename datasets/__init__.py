@@ -108,8 +108,8 @@ def read_config(dataset: str, config: str | None) -> tuple[dict[str, Any], dict[
         facts["SIZE"] = list(full_size(cls, facts["SIZE"]))
     for key, value in facts.items():
         _check_fact(path, key, value)
-    known_size = not dropped_in and cls.facts_from.__func__ is ContinualDataset.facts_from.__func__  # type: ignore[attr-defined]
-    check_transforms(path, {**facts, "SIZE": facts.get("SIZE", cls.SIZE) if known_size else None})
+    size = None if dropped_in else facts.get("SIZE", getattr(cls, "SIZE", None))
+    check_transforms(path, {**facts, "SIZE": size})
     if not dropped_in:
         _check_normalised_alike(path, facts.get("TRANSFORM", cls.TRANSFORM), facts.get("TEST_TRANSFORM", cls.TEST_TRANSFORM))
     return facts, defaults | {key: value for key, value in content.items() if key not in facts}

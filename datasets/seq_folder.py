@@ -34,7 +34,6 @@ class SequentialFolder(ContinualDataset):
     N_CLASSES_PER_TASK = 2  # this and the rest follow from the folder
     N_TASKS = 1
     N_CLASSES = 2
-    SIZE = (32, 32, 3)
     DIGEST = ""
 
     @staticmethod

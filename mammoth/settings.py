@@ -240,7 +240,7 @@ def choose(argv: list[str]) -> Choice:
             raise ValueError(f"{where}: {both[0]} follows from the benchmark's own flags (--help lists them); leave it out")
         facts = facts | found
         if found:
-            check_transforms(where, {"SIZE": dataset.SIZE, **facts})
+            check_transforms(where, {"SIZE": getattr(dataset, "SIZE", None), **facts})
     return Choice(
         model, dataset, name, asked.dataset_config, asked.model_config, backbone, protocol, facts, flags, asked.buffer_size, notices
     )

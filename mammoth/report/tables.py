@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 
 from mammoth.experiments import Experiment
@@ -61,7 +61,7 @@ def build(experiment: Experiment, rows: Sequence[Row], setting: str = "class_il"
             entries.append(Entry(ours, paper, said))
         lines.append((row, entries))
     kinds = {column: {(row["dataset"], row["data"]) for row in rows if row["column"] == column} for column in experiment.columns}
-    _rank(lines, [(column, measure) if len(kinds[column]) <= 1 else None for column, measure in heads], experiment.references)
+    _rank(lines, heads, experiment.references, {column for column, found in kinds.items() if len(found) > 1})
     return Table(experiment.title, setting, heads, lines, " ".join(filter(None, (experiment.note, footer(rows)))))
 
 
@@ -75,15 +75,17 @@ def _cited(experiment: Experiment, setting: str) -> list[str]:
     return [row for row in dict.fromkeys(found) if row not in experiment.rows]
 
 
-def _rank(lines: list[tuple[str, list[Entry]]], heads: list[tuple[str, str] | None], references: Iterable[str]) -> None:
-    """Mark best and second of each column: highest ACC, lowest FR; None stands for a column whose rows are on different images.
+def _rank(
+    lines: list[tuple[str, list[Entry]]], heads: list[tuple[str, str]], references: Iterable[str], mixed: Container[str]
+) -> None:
+    """Mark best and second of each column: highest ACC, lowest FR.
 
-    Reference rows (IID) take no part, nor do cells of fewer than RANKED_FROM seeds: a single seed ranks nothing.
+    Reference rows (IID) take no part, nor do cells of fewer than RANKED_FROM seeds: a single seed ranks nothing. Neither are
+    `mixed` columns ranked, whose rows are on different images.
     """
-    for place, head in enumerate(heads):
-        if head is None:
+    for place, (column, measure) in enumerate(heads):
+        if column in mixed:
             continue
-        measure = head[1]
         means = {row: entries[place].ours for row, entries in lines if row not in references}
         means = {row: ours for row, ours in means.items() if ours and ours.n >= RANKED_FROM}
         found = sorted({round(ours.mean, 2) for ours in means.values() if ours}, reverse=measure == "ACC")
