@@ -1,13 +1,18 @@
 """Whether rows of older code still hold: a short run by the code that made them and by today's, compared bit for bit.
 
     python -m mammoth.confirm experiments/*.yaml [--seeds 0:3] [--only pvbf] [--columns MS=500] [--flags "--verify_data 0"]
+                              [--against COMMIT]
 
 A row counts as stale when anything in the code of its run has changed, though most changes leave every number as it was. This
 takes each stale cell's command line and runs its first steps once with the row's own commit, checked out in a temporary
 folder, and once with today's code. Where all that the two records hold of the numbers is equal (both accuracy matrices, the
 confusion matrices over all test images, the method's diagnostics), the pair of source digests goes into
 `experiments/confirmed.csv`, with the command that showed it; rows of the one then count as rows of the other. A digest is
-confirmed as a whole: only if every committed row that has it, whatever its flags, was compared in the same call.
+confirmed as a whole: only if every committed row that has it, or one confirmed to be the same, whatever its flags, was compared
+in the same call.
+
+`--against COMMIT` runs that commit's code in place of each row's own: code that is confirmed to give the rows' numbers. It serves
+where a row's own code is in no commit, or asks for something else by the same command line, since a default has changed.
 """
 
 import itertools
@@ -16,7 +21,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,11 +72,11 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     return found + ["data"] * (old["data"]["fingerprint"] != new["data"]["fingerprint"])
 
 
-def compare(commit: str, digest: str, argv: Sequence[str], today: str) -> list[str]:
-    """Run a command line's first steps with a commit and with today's code; return what differs.
+def compare(commit: str, digests: Container[str], argv: Sequence[str], today: str) -> tuple[str, list[str]]:
+    """Run a command line's first steps with a commit and with today's code; return the commit's digest, and what differs.
 
     Args:
-        digest: of the sources that made the row; a commit that gives another is not its code.
+        digests: of the sources that give the row's numbers; a commit with another is not its code.
         today: of the sources in memory, for which the pair would be noted.
 
     Raises:
@@ -82,11 +87,12 @@ def compare(commit: str, digest: str, argv: Sequence[str], today: str) -> list[s
         found = [
             short_run(root, argv, folder / name) for name, root in (("old", checked_out(commit, folder / "code")), ("new", ROOT))
         ]
-        if found[0]["provenance"]["source_digest"] != digest:
-            return ["its code, which had changes that are in no commit"]
-        if found[1]["provenance"]["source_digest"] != today:
-            return ["today's code, which was edited meanwhile"]
-        return differences(*found)
+        old, new = (content["provenance"]["source_digest"] for content in found)
+        if old not in digests:
+            return old, [f"the row's code, which is not that of commit {commit}, nor confirmed to be the same"]
+        if new != today:
+            return old, ["today's code, which was edited meanwhile"]
+        return old, differences(*found)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -103,24 +109,29 @@ def stale_rows(experiment: Experiment, runs: Sequence[sweep.Run]) -> list[tuple[
     return [(run, row) for run, row in found if not sweep.is_current(row["source_digest"], run.args)]
 
 
-def confirm(experiments: Sequence[tuple[Experiment, Sequence[sweep.Run]]]) -> int:
+def confirm(experiments: Sequence[tuple[Experiment, Sequence[sweep.Run]]], against: str | None = None) -> int:
     """Compare each stale cell, by its first seed; note the digests by which all rows that are committed agree.
+
+    Args:
+        against: the commit to compare with; default: each row's own.
 
     Returns:
         The exit status: 1 if a cell differs or could not be compared.
     """
     stale = [found for experiment, runs in experiments for found in stale_rows(experiment, runs)]
-    cells = {(row["source_digest"], run.cell): (run, row) for run, row in reversed(stale)}
+    cells = {(against or row["source_digest"], run.cell): (run, row) for run, row in reversed(stale)}
     different = {row["run_id"]: (run, row) for run, row in reversed(cells.values())}  # a run without memory stands in several cells
     agree: dict[Pair, bool] = {}
     for run, row in different.values():
-        reasons = _reasons(run, row)
-        agree[_pair(run, row)] = not reasons
-        _say(f"{run.name}, commit {row['commit']}: {'no: ' + ', '.join(reasons) if reasons else 'the same numbers'}")
+        commit = against or row["commit"]
+        old, reasons = _compared(run, row, commit)
+        agree[_pair(run, old, commit)] = not reasons
+        _say(f"{run.name}, commit {commit}: {'no: ' + ', '.join(reasons) if reasons else 'the same numbers'}")
     wrong = {pair.old for pair, equal in agree.items() if not equal}
     compared = {row["run_id"] for _, row in stale}
     committed = {row["run_id"]: row for experiment, _ in experiments for row in sweep.published_rows(experiment).values()}
-    others = [row for row in committed.values() if row["run_id"] not in compared and row["source_digest"] in {p.old for p in agree}]
+    same = joined({pair.old for pair in agree}, read_pairs())
+    others = [row for row in committed.values() if row["run_id"] not in compared and row["source_digest"] in same]
     for row in others[:3]:
         name = f"{row['row']} {row['column']} seed {row['seed']}"
         _say(f"not compared, and of the same code: {name}; give all experiments, without --only, --columns and --seeds")
@@ -132,19 +143,19 @@ def confirm(experiments: Sequence[tuple[Experiment, Sequence[sweep.Run]]]) -> in
     return 1 if left else 0
 
 
-def _reasons(run: sweep.Run, row: Row) -> list[str]:
-    """Return why a row does not hold; nothing if it does."""
+def _compared(run: sweep.Run, row: Row, commit: str) -> tuple[str, list[str]]:
+    """Return the digest of the commit's code (of the row's, if that cannot be run), and why the row does not hold, if so."""
     argv = [*run.argv, "--base_path", str(Path(run.args.base_path).resolve())]  # good in any folder; the later of two wins
     try:
-        return compare(row["commit"], row["source_digest"], argv, sweep.digest_for(run.args))
+        return compare(commit, joined({row["source_digest"]}, read_pairs()), argv, sweep.digest_for(run.args))
     except ValueError as error:
-        return [str(error)]
+        return row["source_digest"], [str(error)]
 
 
-def _pair(run: sweep.Run, row: Row) -> Pair:
+def _pair(run: sweep.Run, old: str, commit: str) -> Pair:
     command = f"python main.py {shlex.join(run.argv)} --n_iters {STEPS} --stop_after {TASKS}"
     today = sweep.digest_for(run.args)
-    return Pair(row["source_digest"], today, run.args.model, run.args.dataset, row["commit"], records.versions()["torch"], command)
+    return Pair(old, today, run.args.model, run.args.dataset, commit, records.versions()["torch"], command)
 
 
 def _say(text: str) -> None:
@@ -167,6 +178,7 @@ def main(argv: list[str]) -> int:
     parser = Parser(prog="python -m mammoth.confirm", description="Whether rows of older code still hold: short runs, compared.")
     parser.add_argument("experiments", type=Path, nargs="+", metavar="FILE", help="experiments/<name>.yaml, or several of them")
     sweep.add_choice_flags(parser)
+    parser.add_argument("--against", metavar="COMMIT", help="compare with this commit's code, not with each row's own")
     try:
         asked = parser.parse_args(argv)
         experiments = [load_experiment(path) for path in asked.experiments]
@@ -174,7 +186,7 @@ def main(argv: list[str]) -> int:
             experiments = [experiment for experiment in experiments if experiment.results is not None]
         seeds = parse_seeds(asked.seeds) if asked.seeds else ()
         choice = (seeds, asked.only, asked.columns, tuple(shlex.split(asked.flags)))
-        return confirm(list(_planned(experiments, choice)))
+        return confirm(list(_planned(experiments, choice)), asked.against)
     except (ValueError, OSError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 2

@@ -76,7 +76,7 @@ def states(path):
 
 def test_a_cell_that_differs_takes_its_code_along(aged, monkeypatch, capsys):
     """One of two cells of one digest differs: nothing is noted, both rows stay stale, and the status says so."""
-    monkeypatch.setattr(confirm, "compare", lambda commit, digest, argv, today: ["class_il"] if "0.05" in argv else [])
+    monkeypatch.setattr(confirm, "compare", lambda commit, digests, argv, today: ("older", ["class_il"] if "0.05" in argv else []))
     assert confirm.main([str(aged)]) == 1
     out = capsys.readouterr().out
     assert "ER A seed 0" in out
@@ -87,7 +87,7 @@ def test_a_cell_that_differs_takes_its_code_along(aged, monkeypatch, capsys):
 
 def test_cells_that_agree_are_noted(aged, monkeypatch, capsys):
     """Both agree: the rows count as today's from then on, and there is nothing left to compare."""
-    monkeypatch.setattr(confirm, "compare", lambda commit, digest, argv, today: [])
+    monkeypatch.setattr(confirm, "compare", lambda commit, digests, argv, today: ("older", []))
     assert states(aged) == [True, True]
     assert confirm.main([str(aged)]) == 0
     assert "2 hold, 0 do not" in capsys.readouterr().out
@@ -101,7 +101,11 @@ def test_what_differs_is_not_reached_by_a_chain(aged, monkeypatch, capsys):
     rows = results.read_rows(aged.parent / "rows.csv")
     results.write_rows(aged.parent / "rows.csv", [{**row, "source_digest": f"older {row['column']}"} for row in rows])
     confirmed.add_pairs([pair("older A", "older B")])
-    monkeypatch.setattr(confirm, "compare", lambda commit, digest, argv, today: ["class_il"] if digest == "older A" else [])
+    monkeypatch.setattr(
+        confirm,
+        "compare",
+        lambda commit, digests, argv, today: ("older B", []) if "0.05" in argv else ("older A", ["class_il"]),
+    )
     assert confirm.main([str(aged)]) == 1
     assert "0 hold, 2 do not" in capsys.readouterr().out
     assert states(aged) == [True, True]
@@ -109,7 +113,7 @@ def test_what_differs_is_not_reached_by_a_chain(aged, monkeypatch, capsys):
 
 def test_a_row_left_out_leaves_all_of_its_code_stale(aged, monkeypatch, capsys):
     """Cells that agree say nothing of one with other flags that was not looked at; told with its name."""
-    monkeypatch.setattr(confirm, "compare", lambda commit, digest, argv, today: [])
+    monkeypatch.setattr(confirm, "compare", lambda commit, digests, argv, today: ("older", []))
     assert confirm.main([str(aged), "--columns", "A"]) == 1
     assert "not compared, and of the same code: ER B seed 0" in capsys.readouterr().out
     assert states(aged) == [True, True]
@@ -119,16 +123,50 @@ def test_a_row_left_out_leaves_all_of_its_code_stale(aged, monkeypatch, capsys):
     assert states(aged) == [False, False]
 
 
+def test_another_commit_that_gives_the_rows_numbers(aged, monkeypatch, capsys):
+    """--against: run in place of the rows' own; all rows whose code is confirmed to be the same hold, each cell compared once."""
+    rows = results.read_rows(aged.parent / "rows.csv")
+    results.write_rows(aged.parent / "rows.csv", [{**row, "source_digest": f"older {row['column']}"} for row in rows])
+    confirmed.add_pairs([pair("older A", "later"), pair("older B", "later")])
+    asked = []
+
+    def compared(commit, digests, argv, today):
+        asked.append((commit, "later" in digests))
+        return "later", []
+
+    monkeypatch.setattr(confirm, "compare", compared)
+    assert confirm.main([str(aged), "--against", "abc"]) == 0
+    assert asked == [("abc", True)] * 2
+    assert {(pair.old, pair.commit) for pair in confirmed.read_pairs() if pair.new not in ("later", "older A")} == {
+        ("later", "abc")
+    }
+    assert "2 hold, 0 do not" in capsys.readouterr().out
+    assert states(aged) == [False, False]
+
+
+def test_a_row_of_the_same_numbers_left_out_leaves_all_stale(aged, monkeypatch, capsys):
+    """What was not compared has another digest, which a pair joins to the one compared: its flags were not looked at."""
+    rows = results.read_rows(aged.parent / "rows.csv")
+    results.write_rows(aged.parent / "rows.csv", [{**row, "source_digest": f"older {row['column']}"} for row in rows])
+    confirmed.add_pairs([pair("older A", "older B")])
+    monkeypatch.setattr(confirm, "compare", lambda commit, digests, argv, today: ("older A", []))
+    assert confirm.main([str(aged), "--columns", "A"]) == 1
+    assert "not compared, and of the same code: ER B seed 0" in capsys.readouterr().out
+    assert states(aged) == [True, True]
+
+
 @pytest.mark.long
 def test_the_same_commit_gives_the_same_numbers(aged, capsys):
     """For real: HEAD checked out elsewhere and the tree here, run for a few steps each; only rows of HEAD's own code hold."""
     assert confirm.main([str(aged)]) == 1
-    assert "changes that are in no commit" in capsys.readouterr().out
+    assert "nor confirmed to be the same" in capsys.readouterr().out
     head = sweep.digest_for(sweep.plan(sweep.load_experiment(aged))[0].args)
     (run, *_) = sweep.plan(sweep.load_experiment(aged))
     commit = results.read_rows(aged.parent / "rows.csv")[0]["commit"]
-    assert confirm.compare(commit, head, [*run.argv], head) == []
-    assert confirm.compare(commit, head, [*run.argv], "another") == ["today's code, which was edited meanwhile"]
+    assert confirm.compare(commit, {head}, [*run.argv], head) == (head, [])
+    assert confirm.compare(commit, {head}, [*run.argv], "another") == (head, ["today's code, which was edited meanwhile"])
+    confirmed.add_pairs([pair("older", head)])  # what the rows are of gives the numbers of HEAD's code
+    assert confirm.main([str(aged), "--against", commit]) == 0
 
 
 @pytest.mark.long
