@@ -15,16 +15,15 @@ _base_path = "./data/"
 
 @lru_cache(maxsize=1)
 def default_device() -> torch.device:
-    """Return the first CUDA device, else Apple's, else the CPU."""
-    if torch.cuda.is_available():
-        return torch.device("cuda:0")
-    if torch.backends.mps.is_available():
-        return torch.device("mps")
-    return torch.device("cpu")
+    """Return the first CUDA device, else Apple's, else the CPU, as a tensor there names it."""
+    cuda, apple = torch.cuda.is_available(), torch.backends.mps.is_available()
+    return torch.empty(0, device="cuda:0" if cuda else "mps" if apple else "cpu").device
 
 
 def get_device(avail_devices: str | None = None) -> torch.device:
     """Return the device named by the user (`cpu`, `cuda:1`, or a bare CUDA index such as `1`), or the default one.
+
+    It is named as a tensor there names it (`cuda:0` for `cuda`): generators are kept by that name.
 
     Raises:
         ValueError: the device is unknown or absent on this machine.
@@ -34,12 +33,10 @@ def get_device(avail_devices: str | None = None) -> torch.device:
     name = avail_devices.split(",")[0].strip()
     name = f"cuda:{name}" if name.isdigit() else name
     try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
+        return torch.empty(0, device=torch.device(name)).device
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise ValueError(f"--device {avail_devices}: not to be had here ({reason}); try --device cpu") from error
-    return device
 
 
 def base_path(override: str | None = None) -> str:
