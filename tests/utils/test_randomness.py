@@ -2,6 +2,7 @@
 
 import random
 from itertools import combinations, permutations
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from utils import randomness
+from utils import conf, randomness
 from utils.randomness import Randomness, derive_seed, distinct_indices
 
 NAMES = ("initialisation", "class_order", "stream_order/0", "augmentation", "reservoir", "replay")
@@ -186,6 +187,13 @@ def test_what_was_drawn_on_one_gpu_goes_on_on_the_device_at_hand():
     other = Randomness(1)
     other.load_state_dict(state, device="cpu")
     assert draws(other.generator("a")) == draws(run.generator("a"))
+
+
+def test_a_device_is_named_as_its_tensors_name_it(monkeypatch):
+    """`cuda` is `cuda:0`: generators are kept by the device that images say they are on, and found again by a run's."""
+    on_gpu = SimpleNamespace(device=torch.device("cuda:0"))
+    monkeypatch.setattr(torch, "empty", lambda *size, device: on_gpu)
+    assert str(conf.get_device("cuda")) == "cuda:0"
 
 
 def test_outside_a_run_the_generators_still_work(monkeypatch):
