@@ -11,7 +11,9 @@ from utils.loggers import LOG
 
 
 class EarlyStopping:
-    """Watches the held-out images (`--validation`) of one task, and remembers the network where they were best.
+    """Watches the held-out images (`--validation`) of one task, and remembers the method's state where they were best.
+
+    That is its `state_dict`: the network, and what else predicts with it, such as the long-term memory of PVBF's D-CWR.
 
     A value counts as better when it improves on the best by more than `--early_stopping_epsilon`. Made anew for each task, so
     nothing is carried over from an earlier one.
@@ -26,11 +28,11 @@ class EarlyStopping:
         self.waited = 0
         self.state: dict[str, Any] = {}
 
-    def enough(self, value: float, net: Any) -> bool:
+    def enough(self, value: float, model: Any) -> bool:
         """Take note of a loss or an accuracy; return whether to stop."""
         gain = self.epsilon + 1 if self.best is None else (self.best - value if self.metric == "loss" else value - self.best)
         if gain > self.epsilon:
-            self.best, self.waited, self.state = value, 0, copy.deepcopy(net.state_dict())
+            self.best, self.waited, self.state = value, 0, copy.deepcopy(model.state_dict())
         else:
             self.waited += 1
         return self.waited >= self.patience
@@ -43,10 +45,10 @@ class EarlyStopping:
         """Put back what `state_dict` gave."""
         self.best, self.waited, self.state = state["best"], state["waited"], state["state"]
 
-    def restore(self, net: Any) -> None:
-        """Put the best network back."""
+    def restore(self, model: Any) -> None:
+        """Put the best state back."""
         if self.state:
-            net.load_state_dict(self.state)
+            model.load_state_dict(self.state)
 
 
 def make_early_stopping(args: Namespace) -> EarlyStopping | None:
@@ -74,4 +76,4 @@ def enough_after_epoch(model: ContinualModel, dataset: ContinualDataset, epoch: 
     LOG.info("task %d, epoch %d: loss %.4f, accuracy %.2f %%", dataset.current_task + 1, epoch + 1, found.loss, accuracy)
     if not look or stopping is None:
         return False
-    return stopping.enough(found.loss if stopping.metric == "loss" else accuracy, model.net)
+    return stopping.enough(found.loss if stopping.metric == "loss" else accuracy, model)

@@ -174,7 +174,7 @@ def train_task(parts: Parts, tracker: Tracker | None = None, keeper: Keeper | No
         bar.close()
     watch.check()
     if stopping is not None:
-        stopping.restore(model.net)
+        stopping.restore(model)
     model.meta_end_task(dataset)
     check_weights(model)
 

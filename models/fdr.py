@@ -68,7 +68,9 @@ class Fdr(ContinualModel):
         """Keep floor(B / k) images of each of the k tasks so far, the new ones with the logits that they have now."""
         per_task = images_per_task(self.args.buffer_size, self.current_task + 1)
         images, labels = random_images(dataset, per_task)
-        blocks: list[tuple[Tensor, ...]] = [(images, self.logits(images), torch.full_like(labels, self.current_task))]
+        blocks: list[tuple[Tensor, ...]] = [
+            (images, self.logits(images), torch.full_like(labels, self.current_task, device=self.device))
+        ]
         if not self.buffer.is_empty():
             kept = first_of_each(self.buffer.task_labels[: len(self.buffer)], per_task)
             blocks.insert(0, self.buffer.get_data_by_index(kept))

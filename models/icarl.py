@@ -167,13 +167,17 @@ class Icarl(ReplayModel):
         kept = []
         for label, share in enumerate(split_evenly(self.buffer.buffer_size, self.n_seen_classes)):
             if label < self.n_past_classes:
+                if self.buffer.is_empty():
+                    continue
                 slots = (self.buffer.labels[: len(self.buffer)] == label).nonzero()[:share, 0]
                 kept.append((label, self.buffer.get_data_by_index(slots)[0]))
                 continue
             indexes = (images.targets == label).nonzero()[:, 0]
             if share and len(indexes):
                 features = self.features(images.images(some) for some in indexes.split(CHUNK))
-                kept.append((label, images.images(indexes[herding(features, share)]).to(self.device)))
+                kept.append((label, images.images(indexes[herding(features, share).to(indexes.device)]).to(self.device)))
+        if not kept:  # no image so far has a label
+            return
         labels = torch.cat([torch.full((len(rows),), label, device=self.device) for label, rows in kept])
         self.buffer.empty()
         self.buffer.add_data(examples=torch.cat([rows for _, rows in kept]), labels=labels)

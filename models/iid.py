@@ -32,7 +32,8 @@ class Iid(ContinualModel):
     def begin_task(self, dataset: ContinualDataset) -> None:
         loader = dataset.train_loader
         assert loader is not None
-        self.second_loader = BatchLoader(loader.dataset, loader.batch_size, randomness.generator("second_stream_order"))
+        generator = randomness.generator("second_stream_order")
+        self.second_loader = BatchLoader(loader.dataset, loader.batch_size, generator, loader.drop_last)
         self.second: Iterator[Batch] = iter(())
 
     def next_of_second(self) -> Batch:

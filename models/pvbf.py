@@ -233,7 +233,7 @@ class Pvbf(ContinualModel):
     """Parameter Variation Balancing Framework: replay with ACE, E&C and D-CWR."""
 
     NAME = "pvbf"
-    COMPATIBILITY = ["class-il", "domain-il", "task-il", "general-continual"]
+    COMPATIBILITY = ["class-il", "domain-il", "task-il"]
 
     @staticmethod
     def get_parser(parser: ArgumentParser) -> ArgumentParser:

@@ -114,7 +114,7 @@ def _add_newest(
         rows = (images.targets == label).nonzero()[:, 0]
         if use_herding:
             assert features is not None
-            order = herding(features[rows], share)
+            order = herding(features[rows], share).to(rows.device)
         else:
             order = torch.randperm(len(rows), generator=randomness.generator("exemplars"))[:share].to(rows.device)
         chosen = rows[order]

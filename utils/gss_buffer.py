@@ -60,7 +60,7 @@ class Buffer(RowBuffer):
             row = {"examples": image[None], "labels": label[None]}
             if self.num_seen_examples < self.buffer_size:
                 self._place(self.num_seen_examples, of_batch, row)
-            elif of_batch < 1:
+            elif of_batch < 1 and shown is not None:
                 own = self._score(row["examples"], row["labels"], shown)
                 slot = int(torch.multinomial(self.scores, 1, generator=generator))
                 stored = float(self.scores[slot])

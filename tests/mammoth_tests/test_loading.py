@@ -7,7 +7,9 @@ import torch
 
 import models
 from mammoth import cli, runner
+from models.memories.balanced_buffer import BalancedBuffer
 from tests.mammoth_tests.test_resume import Hostile, differing
+from utils.checkpoints import _load_memory as load_method_memory
 from utils.checkpoints import load_checkpoint, load_weights, mammoth_load_checkpoint, save_mammoth_checkpoint
 
 METHODS = sorted(models.get_model_names())
@@ -128,6 +130,17 @@ def check_inference(method, go, trained):
 def test_inference_only(method, go, trained):
     """With long-term memories, class means, a memory that trains at evaluation, one task."""
     check_inference(method, go, trained)
+
+
+def test_a_memory_that_keeps_less_than_it_may():
+    """GDumb's, of unequal classes: 4 of one and 10 of the other, of 34 images offered, in a memory of 20."""
+    memory, copy, smaller = (BalancedBuffer(size) for size in (20, 20, 10))
+    memory.offer(torch.rand(34, 3, 2, 2), torch.tensor([0] * 4 + [1] * 30))
+    load_method_memory(copy, memory.state_dict(), "a file")
+    assert len(copy) == len(memory) == 14
+    assert torch.equal(copy.labels[:14], memory.labels[:14])
+    with pytest.raises(ValueError, match="a memory of 14 images, and --buffer_size is 10"):
+        load_method_memory(smaller, memory.state_dict(), "a file")
 
 
 @pytest.mark.long

@@ -7,9 +7,11 @@ import torch
 
 import models
 from datasets.utils.label_changes import noisy, partly_unlabelled
+from mammoth import runner
 from mammoth.fitting import EarlyStopping
 from mammoth.runner import build
 from utils.args import add_rehearsal_args
+from utils.evaluate import evaluate_tasks
 
 SGD = ("--model", "sgd", "--dataset", "seq-digits")
 FLAGSHIP = "--model pvbf --dataset seq-cifar10 --dataset_config online --buffer_per_class 500 --seed 0"
@@ -121,6 +123,28 @@ def test_images_without_a_label_do_not_reach_the_method(method, share, go):
     record = go("--model", method, "--label_perc", share, "--n_iters", "3", "--stop_after", "2")
     assert record["args"]["label_perc"] == float(share)
     assert len(record["class_il"]) == (1 if record["joint"] else 2)
+
+
+@pytest.mark.parametrize("method", ["pvbf", "icarl"])
+def test_what_early_stopping_puts_back_predicts_as_it_did_then(method, resolve):
+    """Not the network alone: M^l of PVBF is that of the best look, and iCaRL's means are made anew with the network put back."""
+    args = resolve("--model", method, "--dataset", "seq-digits", "--buffer_per_class", "20")
+    model, dataset = runner.build(args)
+    dataset.get_data_loaders()
+    runner.train_task((model, dataset))
+    stopping = EarlyStopping("loss", 2, 1e-6)
+    best = evaluate_tasks(model, dataset, range(1))
+    stopping.enough(best.loss, model)
+    model.net.train()
+    for inputs, labels, not_aug_inputs in dataset.train_loader:
+        model.meta_observe(inputs, labels, not_aug_inputs)
+    assert evaluate_tasks(model, dataset, range(1)).loss != best.loss
+    stopping.restore(model)
+    if method == "icarl":  # the memory is as it is now, so the means are others
+        assert model.means is None
+        return
+    again = evaluate_tasks(model, dataset, range(1))
+    assert (again.loss, again.class_il) == (best.loss, best.class_il)
 
 
 def test_early_stopping_waits_and_puts_the_best_back():

@@ -305,6 +305,13 @@ def test_learns_the_digits_offline(resolve):
     assert accuracy(resolve(*DIGITS, "--dataset_config", "offline", "--n_epochs", "2")) > 60
 
 
+def test_a_task_without_any_label_keeps_nothing(go):
+    """Offline: so few labels that the first task has none; the run goes on, and keeps exemplars of the tasks that have some."""
+    words = ("--dataset_config", "offline", "--n_epochs", "1", "--debug_mode", "1", "--stop_after", "2")
+    record = go("--model", "icarl", *words, "--buffer_size", "20", "--label_perc", "0.001")
+    assert len(record["class_il"]) == 2
+
+
 def test_published_values_are_there(resolve):
     """`--model_config best` gives what Buzzega et al. used."""
     words = ("--model", "icarl", "--dataset", "seq-cifar10", "--model_config", "best", "--buffer_size")

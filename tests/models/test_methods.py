@@ -361,6 +361,13 @@ def test_iid_plus_plus_uses_each_image_about_twice(go, images_used):
     assert set(used.values()) <= {1, 2, 3}
 
 
+def test_iid_plus_plus_drops_short_batches_of_both_passes(go, images_used):
+    """--drop_last 1: no batch of two at the end of either pass, in the second epoch neither."""
+    go("--model", "iid", "--drop_last", "1", "--n_epochs", "2")
+    assert set(images_used[1]) == {10}
+    assert len(images_used[1]) == 2 * 2 * 144
+
+
 def test_iid_plus_plus_sums_two_passes(built):
     """The loss is CE of one batch plus CE of the other, each a forward pass of its own; the two batches differ."""
     model, dataset = built("--model", "iid")

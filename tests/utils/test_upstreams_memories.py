@@ -130,3 +130,10 @@ def test_cutmix_says_how_much_of_an_image_is_its_own():
         if label != pasted:
             assert (image == label).float().mean() == pytest.approx(share)
     assert cutmix_data(images, own, alpha=0)[3] == 1.0
+
+
+def test_a_first_batch_larger_than_a_gss_memory():
+    """There is nothing to compare the rows beyond its size with, so they are left out."""
+    memory = GssBuffer(3, "cpu", 10, SimpleNamespace(get_grads=lambda images, labels: images[:1]))
+    memory.add_data(torch.rand(8, 4), torch.tensor([0, 1] * 4))
+    assert (len(memory), memory.num_seen_examples) == (3, 8)
