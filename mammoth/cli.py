@@ -8,18 +8,23 @@ from mammoth import not_installed
 from utils.threads import prepare_environment
 
 OURS = ("backbone", "datasets", "mammoth", "models", "utils")
+EDITED = "a config or the method's file was edited while the sweep ran; start the sweep again"
 STARTS_AGAIN = "interrupted; the record keeps the tasks that were done, and the same command starts again from the first"
 
 
-def main(argv: list[str]) -> int:
-    """Run one command line and return the exit status."""
+def main(argv: list[str], run_id: str | None = None) -> int:
+    """Run one command line and return the exit status.
+
+    Args:
+        run_id: of the run that a sweep planned by this command line; another one is not done.
+    """
     try:
-        return _main(argv)
+        return _main(argv, run_id)
     except KeyboardInterrupt:  # before the run, most likely in the seconds that importing torch takes
         return _complain("interrupted", 130)
 
 
-def _main(argv: list[str]) -> int:
+def _main(argv: list[str], run_id: str | None) -> int:
     prepare_environment()  # before anything imports torch
     try:
         from mammoth import settings
@@ -45,16 +50,23 @@ def _main(argv: list[str]) -> int:
     if getattr(resolved.args, "help", False):
         print(resolved.parser.format_help())
         return 0
+    if run_id not in (None, resolved.args.run_id):
+        return _complain(f"this command line means another run by now ({resolved.args.run_id}): {EDITED}", 2)
     return _run(resolved, argv)
 
 
 def _run(resolved: "settings.Settings", argv: list[str]) -> int:  # type: ignore[name-defined]  # noqa: F821
+    from datasets import get_dataset_class
     from mammoth import records
     from mammoth.interruption import Interrupted
     from mammoth.runner import ONE_IMAGE, BadMethod, InputError, TrainingDiverged, is_of_one_image, run
+    from models import get_model_class
     from utils.loggers import LOG, setup_logging
 
     setup_logging()
+    records.reset_peak()
+    # of the code that has just been imported: reading images may take minutes, in which somebody edits a file
+    records.source_digest(get_model_class(resolved.args.model), get_dataset_class(resolved.args.dataset))
     for notice in resolved.notices:
         LOG.info(notice)
     LOG.debug(Namespace(**{name: value for name, value in vars(resolved.args).items() if name != "list"}))

@@ -190,6 +190,9 @@ def main(argv: list[str]) -> int:
     except (ValueError, OSError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted: nothing was noted\n")
+        return 130
 
 
 if __name__ == "__main__":

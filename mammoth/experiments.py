@@ -89,7 +89,16 @@ def load_experiment(path: Path, scale: str = "") -> Experiment:
     if not isinstance(order, int | float):
         raise ValueError(f"{path}: order: {order!r}; a number")
     experiment = _read(path, content)
+    _refuse_folders(path, experiment)
     return _scaled(experiment, _scale_path(scale)) if scale else experiment
+
+
+def _refuse_folders(path: Path, experiment: Experiment) -> None:
+    """Raise ValueError if cells differ in the folders that methods or data sets come from: these hold for a whole process."""
+    for flag in ("--models_path", "--datasets_path"):
+        found = {tuple(cell.argv[place + 1] for place, word in enumerate(cell.argv) if word == flag) for cell in experiment.cells}
+        if len(found) > 1:
+            raise ValueError(f"{path}: {flag} must be that of all rows (put it into common), for it holds for a whole sweep")
 
 
 def _known(path: Path, keys: tuple[str, ...]) -> dict[str, Any]:

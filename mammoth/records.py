@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from argparse import Namespace
+from contextlib import suppress
 from functools import cache, lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -109,6 +110,11 @@ def source_digest(*classes: type) -> str:
     return digest.hexdigest()[:12]
 
 
+def was_edited(*classes: type) -> bool:
+    """Whether the code of those files is another by now than what this process found first."""
+    return any(_without_docstrings(path.read_text(encoding="utf-8")) != _as_read_first(path) for path in source_files(*classes))
+
+
 @lru_cache(maxsize=1)
 def code_version() -> dict[str, Any]:
     """Return the commit that the code stands at, and whether it has changes since; `unknown` outside a git checkout."""
@@ -145,6 +151,12 @@ def cpu_name() -> str:
         return platform.processor() or platform.machine()
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.machine()
+
+
+def reset_peak() -> None:
+    """Let `peak_memory_mb` count from here on, where the system can: a sweep's process does one run after another."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
 
 
 def peak_memory_mb() -> float:

@@ -3,7 +3,9 @@
 import csv
 import io
 import json
+import math
 from collections.abc import Iterable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -94,15 +96,23 @@ def read_together(path: Path) -> list[Row]:
         ValueError: a file is no such table; names it and what is missing.
     """
     rows = [row for file in sorted({path, *path.parent.glob("*.csv")}) for row in read_rows(file)]
-    return list({row["run_id"]: row for row in sorted(rows, key=lambda row: str(row["started"]))}.values())
+    return list({row["run_id"]: row for row in sorted(rows, key=_started)}.values())
+
+
+def _started(row: Row) -> float:
+    """Return when a row's run began, in seconds, whatever the machine's time zone; before all others if that is not known."""
+    try:
+        return datetime.strptime(str(row.get("started", "")), "%Y-%m-%dT%H:%M:%S%z").timestamp()
+    except ValueError:
+        return -math.inf
 
 
 def merge(old: Iterable[Row], new: Iterable[Row]) -> list[Row]:
-    """Return the rows of both; where both have a cell and seed, the new one, unless it is known to have started before the old."""
+    """Return the rows of both; where both have a cell and seed, the new one, but of one run the one that started last."""
     cells: dict[tuple[str, str, str], Row] = {}
     for row in (*old, *new):
         key = (row["row"], row["column"], str(row["seed"]))
-        if key not in cells or str(row.get("started", "")) >= str(cells[key].get("started", "")):
+        if key not in cells or row["run_id"] != cells[key]["run_id"] or _started(row) >= _started(cells[key]):
             cells[key] = row
     return list(cells.values())
 

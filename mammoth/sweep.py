@@ -22,7 +22,22 @@ from mammoth import confirmed, records, results, settings
 from mammoth.estimates import Estimates, duration
 from mammoth.experiments import Cell, Experiment, load_experiment, parse_seeds
 from mammoth.launchers import local, slurm
-from mammoth.launchers.jobs import BY_ANOTHER, ELSEWHERE, Job, Launcher, Outcome, claimed, glance, is_alive, latest, locked, stamp
+from mammoth.launchers.jobs import (
+    BY_ANOTHER,
+    ELSEWHERE,
+    STOPPED,
+    Job,
+    Launcher,
+    Outcome,
+    claimed,
+    failure,
+    glance,
+    is_alive,
+    latest,
+    locked,
+    note_failure,
+    stamp,
+)
 from mammoth.launchers.live import Live
 from mammoth.launchers.signals import stop_signals
 from models import get_model_class
@@ -33,6 +48,7 @@ from utils.registry import canonical, nearest
 
 STATES = ("done", "stale", "failed", "interrupted", "queued", "running", "missing")
 OTHER_IMAGES = ("recompressed", "altered")  # kinds of data that `--verify_data 1` refuses
+OTHER_CODE = "by other code than this sweep's: something was edited while it ran; start the sweep again"
 IN_HAND = ("running", "queued")  # somebody is at it
 TO_DO = {"run": ("stale", "failed", "interrupted", "missing"), "retry": ("failed", "interrupted")}
 
@@ -97,7 +113,8 @@ class Run:
             return "running"
         last, record = latest(self.folder), glance(self.record_path)
         if last is None:
-            return self._published_state()
+            state = self._published_state()
+            return "failed" if state == "missing" and failure(self.folder) is not None else state
         if last.status == "running" and is_alive(last, self.folder):
             return "running"
         if record and record.status == "done" and self._holds(record.provenance.get("source_digest", ""), record.images):
@@ -126,7 +143,9 @@ def states_of(runs: Sequence[Run]) -> list[str]:
     tickets = [
         slurm.ticket(run.folder) if state not in ("done", "running") else "" for run, state in zip(runs, states, strict=True)
     ]
-    listed = (slurm.queue() or {}) if any(tickets) else {}
+    listed = slurm.queue() if any(tickets) else {}
+    if listed is None:  # no answer: what waits in the queue is taken to wait there still
+        return ["queued" if waits_for else state for waits_for, state in zip(tickets, states, strict=True)]
     return ["queued" if waits_for in listed else state for waits_for, state in zip(tickets, states, strict=True)]
 
 
@@ -267,6 +286,7 @@ class Sweep:
         self._by_argv: dict[tuple[str, ...], Run] = {}
         self._open: dict[str, Run] = {}
         self._elsewhere: dict[str, Run] = {}
+        self._looked = -slurm.LOOK_EVERY
         self._ended = 0
 
     def start(self, todo: Iterable[tuple[Run, Job]], elsewhere: Iterable[Run] = ()) -> None:
@@ -306,28 +326,38 @@ class Sweep:
             self._elsewhere[run.args.run_id] = run
             return
         self._ended += 1
+        if outcome.status == 0 and run.state() not in ("done", "running"):  # running: a second sweep looks at what is done
+            outcome = outcome._replace(status=1, message=f"error: it is not there as planned, {OTHER_CODE}")
         if outcome.status:
             self.failed.append(f"{run.cell.row}, {run.cell.column}, seed {run.seed}: {outcome.message}")
+        if outcome.status and outcome.status not in STOPPED:
+            note_failure(run.folder, outcome.message)
         collect(self.experiment, self._cells[run.args.run_id])
         self.estimates.note(run.record_path)
         total = self._ended + len(self._open) + len(self._elsewhere)
         self.live.say(f"[{self._ended}/{total}] {_result(run, outcome)}, {duration(self._seconds_left())} left")
 
     def _look_elsewhere(self) -> None:
-        """Take back the runs that nobody has in hand any more: what was not done is done here."""
-        if not self._elsewhere:
+        """Take back the runs that nobody has in hand any more: what was not done is done here, unless code was edited meanwhile."""
+        queued = any(slurm.ticket(run.folder) for run in self._elsewhere.values())
+        if not self._elsewhere or time.monotonic() - self._looked < (slurm.LOOK_EVERY if queued else 0):
             return
+        self._looked = time.monotonic()
+        left = []
         for run, job, state in look(list(self._elsewhere.values())):
             if state in IN_HAND:
                 continue
             del self._elsewhere[run.args.run_id]
-            if state in ("done", "failed"):
-                self._open[run.args.run_id] = run
-                seen = latest(run.folder)
-                reason = seen.reason if seen and state == "failed" else BY_ANOTHER
-                self._take(run, Outcome(run.argv, int(state == "failed"), reason))
-            else:
-                self.start([(run, job)])
+            edited = state == "stale" and records.was_edited(get_model_class(run.args.model), get_dataset_class(run.args.dataset))
+            if state not in ("done", "failed") and not edited:
+                left.append((run, job))
+                continue
+            self._open[run.args.run_id] = run
+            seen = latest(run.folder)
+            failed = seen.reason if seen else failure(run.folder) or ""
+            reason = {"done": BY_ANOTHER, "failed": failed}.get(state, f"error: done elsewhere, {OTHER_CODE}")
+            self._take(run, Outcome(run.argv, int(state != "done"), reason))
+        self.start(left)
 
     def _seconds_left(self) -> float | None:
         """Return the time until the launcher's last run ends; None if nothing is known of how long they take."""

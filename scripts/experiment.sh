@@ -5,8 +5,12 @@ if [ $# = 0 ]; then echo "error: usage: bash scripts/experiment.sh NAME [--seeds
 file="experiments/$1.yaml"
 shift
 scale=()
-for ((place = 1; place < $#; place++)); do
-    if [ "${!place}" = --scale ]; then next=$((place + 1)); scale=(--scale "${!next}"); fi
+for ((place = 1; place <= $#; place++)); do
+    next=$((place + 1))
+    case "${!place}" in
+        --scale) scale=(--scale "${!next-}") ;;
+        --scale=*) scale=("${!place}") ;;
+    esac
 done
 status=0
 .venv/bin/python -m mammoth.sweep run "$file" "$@" || status=$?

@@ -3,8 +3,12 @@
 # `--scale tiny`: the same on the bundled digits, in about two minutes. Other flags go to mammoth.sweep: --seeds 0:3 --jobs 2.
 . "$(dirname "$0")/setup.sh" requirements.txt
 scale=()
-for ((place = 1; place < $#; place++)); do
-    if [ "${!place}" = --scale ]; then next=$((place + 1)); scale=(--scale "${!next}"); fi
+for ((place = 1; place <= $#; place++)); do
+    next=$((place + 1))
+    case "${!place}" in
+        --scale) scale=(--scale "${!next-}") ;;
+        --scale=*) scale=("${!place}") ;;
+    esac
 done
 status=0
 for name in table_short table_long ablation standardization variation acc_curves controls table_offline; do

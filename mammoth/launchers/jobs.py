@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol
 
 from mammoth import records
+from utils.files import write_atomically
 
 INTERRUPTED = 130
 STOPPED = (INTERRUPTED, 143)  # by Ctrl-C, by another signal
 ELSEWHERE = 75  # EX_TEMPFAIL: another process has this run
 BY_ANOTHER = "done elsewhere"
 RECORDS = ("record.json", "rerun.json")
+FAILED = "failed"  # holds why a try failed that came to no record
 
 
 class Outcome(NamedTuple):
@@ -36,7 +38,7 @@ class Job(NamedTuple):
 
     Args:
         argv: the words after `main.py`.
-        log: where its output goes; its folder is the run's.
+        log: where its output goes; its folder is the run's, named by the run's id.
         seen: `stamp` of the run's folder when the run was decided on; if it has changed since, somebody else was here.
         checkpoints: the folder of the run's checkpoints, from which it goes on if there are any; None: it always begins anew.
     """
@@ -225,6 +227,21 @@ def is_alive(seen: Glance, folder: Path) -> bool:
     return records.is_alive({"provenance": provenance})
 
 
+def note_failure(folder: Path, message: str) -> None:
+    """Note that a try failed, unless a record says so."""
+    if latest(folder) is None:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / FAILED, f"{message}\n")
+
+
+def failure(folder: Path) -> str | None:
+    """Return what `note_failure` noted; None if no try failed."""
+    try:
+        return (folder / FAILED).read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        return None
+
+
 def settled(job: Job) -> Outcome | None:
     """Return what somebody else made of a run since it was decided on; None if it is still to be done.
 
@@ -254,7 +271,7 @@ def execute(argv: tuple[str, ...], log: Path, heading: str = "") -> Outcome:
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("w", encoding="utf-8") as file, contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
         file.write(heading)
-        status = main(list(argv))
+        status = main(list(argv), run_id=log.parent.name)
     lines = log.read_text(encoding="utf-8").strip().splitlines()
     return Outcome(argv, status, next((line for line in reversed(lines) if line.startswith("error: ")), ""))
 
@@ -277,7 +294,10 @@ def perform(job: Job, device: str = "") -> Outcome:
         if found is not None:
             return found
         _tidy(folder)
-        return _go_on((*job.argv, *_pin(job.argv, device)), job)._replace(argv=job.argv)
+        outcome = _go_on((*job.argv, *_pin(job.argv, device)), job)._replace(argv=job.argv)
+        if outcome.status not in STOPPED:  # SLURM may put one that it stopped back into the queue
+            (folder / "queued").unlink(missing_ok=True)
+        return outcome
 
 
 def _go_on(argv: tuple[str, ...], job: Job) -> Outcome:
@@ -292,8 +312,8 @@ def _go_on(argv: tuple[str, ...], job: Job) -> Outcome:
 
 
 def _tidy(folder: Path) -> None:
-    """Remove what a killed process left in a run's folder: files half-written under a temporary name, its place in a queue."""
-    for path in (*folder.glob(".*.tmp"), folder / "queued"):
+    """Remove what an earlier try left in a run's folder: files half-written under a temporary name, word of its failure."""
+    for path in (*folder.glob(".*.tmp"), folder / FAILED):
         path.unlink(missing_ok=True)
 
 
@@ -304,5 +324,5 @@ def _pin(argv: tuple[str, ...], device: str) -> tuple[str, ...]:
 
 __all__ = [
     "BY_ANOTHER", "ELSEWHERE", "INTERRUPTED", "STOPPED", "Claim", "Glance", "Job", "Launcher", "Outcome", "claimed", "execute",
-    "glance", "holders", "is_alive", "latest", "locked", "perform", "settled", "stamp", "try_lock",
+    "failure", "glance", "holders", "is_alive", "latest", "locked", "note_failure", "perform", "settled", "stamp", "try_lock",
 ]  # fmt: skip

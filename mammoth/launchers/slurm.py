@@ -96,7 +96,12 @@ def run_chunk(jobs: Sequence[Job], threads: int) -> list[Outcome]:
 
 
 def queue() -> dict[str, str] | None:
-    """Return what each of the user's array tasks waits for, by `id name` (`None`: it runs); None if the queue cannot be asked."""
+    """Return what each of the user's array tasks waits for, by `id name` (`None`: it runs); nothing where there is no SLURM.
+
+    None if the queue does not answer.
+    """
+    if shutil.which("squeue") is None:
+        return {}
     command = ["squeue", "--noheader", "--array", f"--user={getpass.getuser()}", "--format=%i %j %r"]
     try:
         listed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
@@ -234,8 +239,15 @@ class Array:
                 self._notices.append(f"SLURM holds job {task.handle.job_id} back: {reason}")
 
     def _has_ended(self, task: _Task) -> bool:
-        gone = task.absent_since is not None and time.monotonic() - task.absent_since > MISSING_FOR
-        return gone or task.handle.paths.result_pickle.exists()
+        """Whether a task is over: its result is there, or it has left the queue.
+
+        A result that says only that SLURM stopped it counts when it has left the queue too: it may begin again.
+        """
+        if task.absent_since is not None and time.monotonic() - task.absent_since > MISSING_FOR:
+            return True
+        if not task.handle.paths.result_pickle.exists():
+            return False
+        return task.handle.exception() is not None or any(outcome.status != INTERRUPTED for outcome in task.handle.result())
 
     def _outcomes(self, task: _Task) -> list[Outcome]:
         """Return how a task's runs ended; what it does not say itself is in the records."""

@@ -4,13 +4,16 @@ import importlib.util
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from mammoth import results
 from mammoth.experiments import load_experiment
 from mammoth.launchers import slurm
+from mammoth.launchers.jobs import Outcome
 from mammoth.sweep import main, plan, states_of
 from tests.launchers.conftest import records, wait_for
 
@@ -105,10 +108,30 @@ def test_without_submitit_there_is_one_line(experiment, monkeypatch, capsys):
     assert capsys.readouterr().err == "error: --launcher slurm needs submitit: pip install -r requirements-slurm.txt\n"
 
 
-def test_without_a_queue_nothing_is_queued(monkeypatch):
-    """A machine without SLURM, or a controller that does not answer, is no error."""
-    monkeypatch.setenv("PATH", "/nonexistent")
+def test_without_a_queue_nothing_is_queued(monkeypatch, tmp_path):
+    """A machine without SLURM has an empty queue; of one that does not answer nothing is known."""
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", "/nonexistent")
+        assert slurm.queue() == {}
+    squeue = tmp_path / "squeue"
+    squeue.write_text("#!/bin/sh\nexit 1\n")
+    squeue.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
     assert slurm.queue() is None
+
+
+@pytest.mark.parametrize(("statuses", "ended"), [((130, 130), False), ((0, 130), True), ((0,), True)])
+def test_a_task_that_slurm_stopped_may_begin_again(statuses, ended, tmp_path, monkeypatch):
+    """Its result is there, and says that it was interrupted: it has ended once it is out of the queue too."""
+    result = tmp_path / "result.pkl"
+    result.touch()
+    outcomes = [Outcome(("--seed", str(place)), status, "") for place, status in enumerate(statuses)]
+    handle = SimpleNamespace(paths=SimpleNamespace(result_pickle=result), exception=lambda: None, result=lambda: outcomes)
+    task = slurm._Task(handle, [])
+    array = object.__new__(slurm.Array)
+    assert array._has_ended(task) == ended
+    task.absent_since = time.monotonic() - slurm.MISSING_FOR - 1
+    assert array._has_ended(task)
 
 
 @pytest.mark.parametrize(

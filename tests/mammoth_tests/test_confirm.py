@@ -178,6 +178,18 @@ def test_an_unknown_commit_is_named(aged, capsys):
     assert "commit 0123456789ab cannot be checked out" in capsys.readouterr().out
 
 
+def test_ctrl_c_notes_nothing(aged, monkeypatch, capsys):
+    """A line, status 130, and the rows as they were."""
+
+    def interrupted(*words):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(confirm, "compare", interrupted)
+    assert confirm.main([str(aged)]) == 130
+    assert capsys.readouterr().err == "interrupted: nothing was noted\n"
+    assert states(aged) == [True, True]
+
+
 def test_an_experiment_without_committed_rows(tmp_path, capsys):
     """Status 2 and what to do."""
     path = tmp_path / "alone.yaml"

@@ -32,6 +32,14 @@ def words(cell) -> dict[str, str]:
     return dict(zip(cell.argv[::2], cell.argv[1::2], strict=True))
 
 
+@pytest.mark.parametrize("flag", ["models_path", "datasets_path"])
+def test_folders_of_methods_are_of_all_rows_or_none(load, flag):
+    """A folder that one row adds would hold for the others too, and give them its numbers."""
+    with pytest.raises(ValueError, match=f"--{flag} must be that of all rows"):
+        load({"rows": [{**ROWS[0], flag: "theirs"}, ROWS[1]]})
+    assert len(load({"common": {flag: "theirs"}, "rows": ROWS}).cells) == 2
+
+
 # -- what a file means -----------------------------------------------------------------------------------------------------
 
 

@@ -59,6 +59,22 @@ def test_peak_memory_is_the_process_s_own():
     assert 1 < float(shown) < 150
 
 
+def test_peak_memory_counts_from_a_runs_beginning():
+    """What an earlier run of the same process needed is not this one's peak."""
+    held = bytearray(b"x") * 400_000_000
+    before = records.peak_memory_mb()
+    del held
+    records.reset_peak()
+    assert records.peak_memory_mb() < before - 300
+
+
+def test_edited_code_is_seen(monkeypatch):
+    """What a file holds now against what this process found first; a comment is no edit."""
+    assert not records.was_edited(Sgd)
+    monkeypatch.setattr(records, "_as_read_first", lambda path: "another program")
+    assert records.was_edited(Sgd)
+
+
 def test_the_class_order_is_recorded(go):
     """A permuted order stands in the record: a number could not be defended without it."""
     order = "9,8,7,6,5,4,3,2,1,0"

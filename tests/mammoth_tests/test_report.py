@@ -348,11 +348,24 @@ def test_a_long_matrix_is_read_again(tmp_path):
     assert results.read_rows(tmp_path / "rows.csv")[0]["class_il"] == long["class_il"]
 
 
-def test_of_two_rows_the_later_run_stays():
-    """Whatever is collected last: a record of last month does not replace this month's row."""
-    earlier, later = ({**THREE[0], "started": start} for start in ("2026-10-01T00:00:00", "2026-11-01T00:00:00"))
+@pytest.mark.parametrize(
+    "times", [("2026-10-01T00:00:00+0000", "2026-11-01T00:00:00+0000"), ("2026-10-01T20:00:00+0000", "2026-10-01T14:00:00-0700")]
+)
+def test_of_two_rows_the_later_run_stays(times, tmp_path):
+    """Whatever is collected last, in whichever time zone: a record of last month does not replace this month's row."""
+    earlier, later = ({**THREE[0], "started": start} for start in times)
     assert results.merge([later], [earlier]) == [later]
     assert results.merge([earlier], [later]) == [later]
+    for name, row in (("a", later), ("b", earlier)):
+        results.write_rows(tmp_path / f"{name}.csv", [row])
+    assert [row["started"] for row in results.read_together(tmp_path / "a.csv")] == [later["started"]]
+
+
+def test_a_cell_that_was_changed_and_changed_back_has_its_row_again():
+    """Another run of the cell started later: what is collected now is what the file asks for."""
+    first = {**THREE[0], "started": "2026-10-01T00:00:00+0000"}
+    other = {**first, "run_id": "another", "started": "2026-11-01T00:00:00+0000"}
+    assert results.merge([other], [first]) == [first]
 
 
 def test_an_experiment_shows_the_runs_of_another(experiment, tmp_path):
@@ -365,7 +378,9 @@ def test_an_experiment_shows_the_runs_of_another(experiment, tmp_path):
     found = published.read(other)
     assert [(entry["row"], entry["column"], entry["stale"]) for entry in found.rows] == [("Replay", "A", False)] * 3
     assert found.settings == ()
-    again = [{**entry, "class_il": [[1.0]], "started": "2999"} for entry in results.read_rows(tmp_path / "rows.csv")]
+    again = [
+        {**entry, "class_il": [[1.0]], "started": "2999-01-01T00:00:00+0000"} for entry in results.read_rows(tmp_path / "rows.csv")
+    ]
     results.write_rows(tmp_path / "other.csv", again[:1])
     assert next(entry["class_il"] for entry in published.read(experiment).rows) == [[1.0]]
 

@@ -1,17 +1,20 @@
 """A sweep: plan, run, skip, stale, failure and retry; and the launcher, which outlives its workers."""
 
 import importlib
+import io
 import json
 import os
 import re
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
 
-from mammoth import results, sweep
+from mammoth import records, results, settings, sweep
 from mammoth.experiments import load_experiment
-from mammoth.launchers import jobs, local
+from mammoth.launchers import jobs, local, slurm
+from mammoth.launchers.live import Live
 from mammoth.sweep import main
 from models.sgd import Sgd
 from utils.metrics import average_accuracy
@@ -52,6 +55,8 @@ class Here:
         return {}
 
     def poll(self, timeout):
+        if not self.waiting:
+            return []
         job = self.waiting.pop(0)
         self.ran.append(job.argv)
         return [jobs.perform(job)]
@@ -351,13 +356,67 @@ def test_a_real_sweep_with_a_failing_cell(experiment, capsys, tmp_path):
 def test_a_real_process_runs_a_command_line(tmp_path):
     """`run_all` as it is: a worker runs the command line, its output goes to the log, the outcome has status and message."""
     words = ("--model", "sgd", "--debug_mode", "1", "--stop_after", "1", "--seed", "0", "--base_path", str(tmp_path))
-    todo = [(words, tmp_path / "good" / "log.txt"), (("--model", "sgdd"), tmp_path / "bad" / "log.txt")]
+    good = tmp_path / settings.resolve(list(words)).args.run_id
+    todo = [(words, good / "log.txt"), (("--model", "sgdd"), tmp_path / "bad" / "log.txt")]
+    log = good / "log.txt"
     good, bad = sorted(local.run_all(todo, 1), key=lambda outcome: outcome.status)
     assert good == local.Outcome(words, 0, "")
-    assert "Accuracy for 1 task(s)" in (tmp_path / "good" / "log.txt").read_text()
+    assert "Accuracy for 1 task(s)" in log.read_text()
     assert bad.status == 2
     assert bad.message.startswith("error: ")
     assert "sgdd" in bad.message
+
+
+def test_a_command_line_that_means_another_run_by_now_is_not_done(tmp_path):
+    """A config was edited while the sweep ran: its record would lie where nobody looks for it."""
+    words = ("--model", "sgd", "--debug_mode", "1", "--seed", "0", "--base_path", str(tmp_path))
+    outcome = jobs.execute(words, tmp_path / "planned" / "log.txt")
+    assert outcome.status == 2
+    assert "means another run by now" in outcome.message
+    assert "start the sweep again" in outcome.message
+    assert not list(tmp_path.rglob("record.json"))
+
+
+def test_what_fails_before_it_has_a_record_is_known_and_retried(experiment, here, capsys, monkeypatch):
+    """Memory that runs out while the network is moved, or images that are gone: `status` and `retry` know of it."""
+    path = experiment(SGD)
+    with monkeypatch.context() as patch:
+        patch.setattr(jobs, "execute", lambda argv, log, heading="": jobs.Outcome(argv, 1, "error: not enough memory"))
+        assert main(["run", path]) == 1
+    assert counts(capsys, path) == {"failed": 2}
+    assert main(["retry", path]) == 0
+    assert counts(capsys, path) == {"done": 2}
+
+
+def test_a_run_by_other_code_than_the_sweeps_is_no_success(experiment, here, capsys, monkeypatch):
+    """What ends well, but is stale once it is done, was made by code that was edited while the sweep ran."""
+    path = experiment(SGD)
+    monkeypatch.setattr(sweep, "digest_for", lambda args: "as the sweep began")
+    assert main(["run", path]) == 1
+    assert "something was edited while it ran; start the sweep again" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("edited", [False, True])
+def test_what_another_sweep_did_by_other_code(edited, experiment, here, capsys, monkeypatch, tmp_path):
+    """Older code of the other sweep: done again. Newer code than this sweep has in memory: not, it would bring the old back."""
+    runs = sweep.plan(load_experiment(Path(experiment(SGD, seeds=1))))
+    following = sweep.Sweep(load_experiment(Path(experiment(SGD, seeds=1))), runs, Here(here), Live(io.StringIO()))
+    monkeypatch.setattr(sweep, "look", lambda waiting: [(run, run.job(), "stale") for run in waiting])
+    monkeypatch.setattr(records, "was_edited", lambda *classes: edited)
+    following.start([], runs)
+    following.finish()
+    assert len(here) == (not edited)
+    assert ["start the sweep again" in line for line in following.failed] == [True] * edited
+
+
+def test_a_queue_that_does_not_answer_is_taken_to_hold_what_it_held(experiment, monkeypatch):
+    """Else one squeue that fails would submit everything again."""
+    runs = sweep.plan(load_experiment(Path(experiment(SGD))))
+    runs[0].folder.mkdir(parents=True)
+    (runs[0].folder / "queued").write_text("12_0 mammoth-ab")
+    for listed, state in ((None, "queued"), ({"12_0 mammoth-ab": "None"}, "queued"), ({}, "missing")):
+        monkeypatch.setattr(slurm, "queue", lambda listed=listed: listed)
+        assert sweep.states_of(runs) == [state, "missing"]
 
 
 # -- whose rows a table may hold -------------------------------------------------------------------------------------------------
