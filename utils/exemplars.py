@@ -77,7 +77,8 @@ def fill_buffer(
         raise ValueError("fill_buffer: herding and logits need a network; pass net=")
     images = dataset.train_loader.dataset
     first, past_last = dataset.get_offsets(t_idx)
-    _restrict(images, torch.as_tensor(images.targets) >= first)
+    own = torch.arange(len(images.targets)) < vars(images).get("replayed_from", len(images.targets))
+    _restrict(images, (torch.as_tensor(images.targets) >= first) & own.to(torch.as_tensor(images.targets).device))
     groups = past_last * (t_idx + 1 if dataset.SETTING == "domain-il" else 1)
     buffer.buffer_size = dataset.args.buffer_size
     share = -(-buffer.buffer_size // groups) if extend_equalize_buffer else buffer.buffer_size // groups
@@ -165,5 +166,6 @@ def icarl_replay(model: Any, dataset: Any, val_set_split: float = 0) -> None:
         model.val_loader = type(dataset.train_loader)(model.val_dataset, model.args.batch_size, order)
         model.val_dataset.extra_return_fields = ()
     _restrict(images, ~aside)
+    images.replayed_from = len(images)
     images.append(examples[~held], labels[~held])
     images.extra_return_fields = ()

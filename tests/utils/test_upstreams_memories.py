@@ -75,6 +75,21 @@ def test_replayed_images_equal_the_stored_ones():
     assert images.targets.min() == 2
 
 
+def test_replayed_images_are_not_stored_again_where_tasks_share_their_classes():
+    """Domain-IL: what the memory lent to the task's images is not taken for the task's own."""
+    memory = Buffer(8)
+    wanted = ["examples", "labels", "task_labels"]
+    fill_buffer(memory, benchmark([0, 1] * 6, 0, "domain-il", classes=2), 0, required_attributes=wanted)
+    here = benchmark([0, 1] * 6, 1, "domain-il", classes=2)
+    here.train_loader.dataset.data += 100
+    icarl_replay(SimpleNamespace(current_task=1, buffer=memory), here)
+    assert len(here.train_loader.dataset) == 20
+    fill_buffer(memory, here, 1, required_attributes=wanted)
+    assert len(here.train_loader.dataset) == 12
+    pixels = (memory.examples[: len(memory), 0, 0, 0] * 255).round()
+    assert torch.equal(pixels >= 100, memory.task_labels[: len(memory)] == 1)
+
+
 def test_a_validation_part_is_set_aside():
     """No image is in both parts, none is lost, as many of the task as of the memory."""
     memory = Buffer(4)
