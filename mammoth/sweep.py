@@ -22,27 +22,13 @@ from mammoth import confirmed, records, results, settings
 from mammoth.estimates import Estimates, duration
 from mammoth.experiments import Cell, Experiment, load_experiment, parse_seeds
 from mammoth.launchers import local, slurm
-from mammoth.launchers.jobs import (
-    BY_ANOTHER,
-    ELSEWHERE,
-    STOPPED,
-    Job,
-    Launcher,
-    Outcome,
-    claimed,
-    failure,
-    glance,
-    is_alive,
-    latest,
-    locked,
-    note_failure,
-    stamp,
-)
+from mammoth.launchers.jobs import BY_ANOTHER, ELSEWHERE, STOPPED, Job, Launcher, Outcome, claimed, glance, is_alive, latest, stamp
 from mammoth.launchers.live import Live
 from mammoth.launchers.signals import stop_signals
 from models import get_model_class
 from utils.args import Parser, number
 from utils.checkpoints import checkpoint_path
+from utils.files import locked
 from utils.metrics import average_accuracy
 from utils.registry import canonical, nearest
 
@@ -113,8 +99,7 @@ class Run:
             return "running"
         last, record = latest(self.folder), glance(self.record_path)
         if last is None:
-            state = self._published_state()
-            return "failed" if state == "missing" and failure(self.folder) is not None else state
+            return self._published_state()
         if last.status == "running" and is_alive(last, self.folder):
             return "running"
         if record and record.status == "done" and self._holds(record.provenance.get("source_digest", ""), record.images):
@@ -144,9 +129,8 @@ def states_of(runs: Sequence[Run]) -> list[str]:
         slurm.ticket(run.folder) if state not in ("done", "running") else "" for run, state in zip(runs, states, strict=True)
     ]
     listed = slurm.queue() if any(tickets) else {}
-    if listed is None:  # no answer: what waits in the queue is taken to wait there still
-        return ["queued" if waits_for else state for waits_for, state in zip(tickets, states, strict=True)]
-    return ["queued" if waits_for in listed else state for waits_for, state in zip(tickets, states, strict=True)]
+    waiting = {*filter(None, tickets)} if listed is None else listed  # no answer: what waited is taken to wait still
+    return ["queued" if waits_for in waiting else state for waits_for, state in zip(tickets, states, strict=True)]
 
 
 _digests: dict[tuple[str, str], str] = {}
@@ -330,8 +314,8 @@ class Sweep:
             outcome = outcome._replace(status=1, message=f"error: it is not there as planned, {OTHER_CODE}")
         if outcome.status:
             self.failed.append(f"{run.cell.row}, {run.cell.column}, seed {run.seed}: {outcome.message}")
-        if outcome.status and outcome.status not in STOPPED:
-            note_failure(run.folder, outcome.message)
+        if outcome.status and outcome.status not in STOPPED and latest(run.folder) is None:  # it failed before it had a record
+            records.Record(run.args, ["main.py", *run.argv]).finish("failed", outcome.message.removeprefix("error: "))
         collect(self.experiment, self._cells[run.args.run_id])
         self.estimates.note(run.record_path)
         total = self._ended + len(self._open) + len(self._elsewhere)
@@ -354,9 +338,8 @@ class Sweep:
                 continue
             self._open[run.args.run_id] = run
             seen = latest(run.folder)
-            failed = seen.reason if seen else failure(run.folder) or ""
-            reason = {"done": BY_ANOTHER, "failed": failed}.get(state, f"error: done elsewhere, {OTHER_CODE}")
-            self._take(run, Outcome(run.argv, int(state != "done"), reason))
+            reason = seen.reason if seen and state == "failed" else BY_ANOTHER
+            self._take(run, Outcome(run.argv, int(state == "failed"), reason))
         self.start(left)
 
     def _seconds_left(self) -> float | None:

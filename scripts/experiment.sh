@@ -4,14 +4,7 @@ if [ $# = 0 ]; then echo "error: usage: bash scripts/experiment.sh NAME [--seeds
 . "$(dirname "$0")/setup.sh" requirements.txt
 file="experiments/$1.yaml"
 shift
-scale=()
-for ((place = 1; place <= $#; place++)); do
-    next=$((place + 1))
-    case "${!place}" in
-        --scale) scale=(--scale "${!next-}") ;;
-        --scale=*) scale=("${!place}") ;;
-    esac
-done
+. scripts/scale.sh "$@"
 status=0
 .venv/bin/python -m mammoth.sweep run "$file" "$@" || status=$?
 if [ "$status" -gt 1 ]; then exit "$status"; fi # wrong input, or interrupted

@@ -2,14 +2,7 @@
 # All tables and figures of the paper: the runs that are not done yet, then the figures and the page, whose paths are printed.
 # `--scale tiny`: the same on the bundled digits, in about two minutes. Other flags go to mammoth.sweep: --seeds 0:3 --jobs 2.
 . "$(dirname "$0")/setup.sh" requirements.txt
-scale=()
-for ((place = 1; place <= $#; place++)); do
-    next=$((place + 1))
-    case "${!place}" in
-        --scale) scale=(--scale "${!next-}") ;;
-        --scale=*) scale=("${!place}") ;;
-    esac
-done
+. scripts/scale.sh "$@"
 status=0
 for name in table_short table_long ablation standardization variation acc_curves controls table_offline; do
     .venv/bin/python -m mammoth.sweep run "experiments/$name.yaml" "$@" || status=$?

@@ -77,8 +77,9 @@ def fill_buffer(
         raise ValueError("fill_buffer: herding and logits need a network; pass net=")
     images = dataset.train_loader.dataset
     first, past_last = dataset.get_offsets(t_idx)
-    own = torch.arange(len(images.targets)) < vars(images).get("replayed_from", len(images.targets))
-    _restrict(images, (torch.as_tensor(images.targets) >= first) & own.to(torch.as_tensor(images.targets).device))
+    targets = torch.as_tensor(images.targets)
+    own = torch.arange(len(targets), device=targets.device) < getattr(images, "replayed_from", len(targets))
+    _restrict(images, (targets >= first) & own)
     groups = past_last * (t_idx + 1 if dataset.SETTING == "domain-il" else 1)
     buffer.buffer_size = dataset.args.buffer_size
     share = -(-buffer.buffer_size // groups) if extend_equalize_buffer else buffer.buffer_size // groups

@@ -1,5 +1,6 @@
-"""Files that are whole or not there, and pickles that cannot execute anything."""
+"""Files that are whole or not there, locks between processes, and pickles that cannot execute anything."""
 
+import fcntl
 import io
 import os
 import pickle
@@ -7,10 +8,10 @@ import pickletools
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 import numpy as np
 
@@ -45,12 +46,53 @@ def write_stream_atomically(path: Path, write: Callable[[BinaryIO], object]) -> 
         Path(name).unlink(missing_ok=True)  # there only if something went wrong
 
 
-def remove_leftovers(folder: Path) -> None:
-    """Remove the temporary files of writers that were killed: those of a folder that nobody has written to for ten minutes."""
+def remove_leftovers(folder: Path, idle_s: float = ABANDONED_S) -> None:
+    """Remove the temporary files of writers that were killed: those in a folder that nobody has written to for so many seconds."""
     for path in folder.glob(".*.tmp"):
         with suppress(FileNotFoundError):  # one that was renamed meanwhile
-            if time.time() - path.stat().st_mtime > ABANDONED_S:
+            if time.time() - path.stat().st_mtime >= idle_s:
                 path.unlink()
+
+
+# -- locks ---------------------------------------------------------------------------------------------------------------
+
+
+def try_lock(file: IO[Any], kind: int) -> bool:
+    """Lock an open file without waiting; returns False if another process holds it.
+
+    Raises:
+        OSError: the file system has no locks; names the file.
+    """
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        raise OSError(
+            error.errno, f"cannot lock it, and without locks runs could be done twice ({error.strerror})", file.name
+        ) from error
+    return True
+
+
+@contextmanager
+def locked(path: Path, waiting: Callable[[], object] = lambda: None) -> Iterator[None]:
+    """Hold the lock that goes with a file or folder, waiting for it: who reads, changes and writes there does so alone.
+
+    Args:
+        waiting: called if another process holds it.
+
+    Raises:
+        OSError: the folder cannot be written, or its file system has no locks.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_name(f".{path.name}.lock").open("a", encoding="utf-8") as file:
+        if not try_lock(file, fcntl.LOCK_EX):
+            waiting()
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+# -- pickles -------------------------------------------------------------------------------------------------------------
 
 
 def _umask() -> int:

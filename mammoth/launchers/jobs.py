@@ -9,20 +9,19 @@ import fcntl
 import os
 import platform
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol
 
 from mammoth import records
-from utils.files import write_atomically
+from utils.files import remove_leftovers, try_lock
 
 INTERRUPTED = 130
 STOPPED = (INTERRUPTED, 143)  # by Ctrl-C, by another signal
 ELSEWHERE = 75  # EX_TEMPFAIL: another process has this run
 BY_ANOTHER = "done elsewhere"
 RECORDS = ("record.json", "rerun.json")
-FAILED = "failed"  # holds why a try failed that came to no record
 
 
 class Outcome(NamedTuple):
@@ -82,23 +81,6 @@ class Launcher(Protocol):
 # -- claims ----------------------------------------------------------------------------------------------------------------
 
 
-def try_lock(file: IO[Any], kind: int) -> bool:
-    """Lock an open file without waiting; returns False if another process holds it.
-
-    Raises:
-        OSError: the file system has no locks; names the file.
-    """
-    try:
-        fcntl.flock(file, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError as error:
-        raise OSError(
-            error.errno, f"cannot lock it, and without locks runs could be done twice ({error.strerror})", file.name
-        ) from error
-    return True
-
-
 class Claim:
     """The right to work on a run, for as long as the `with` block lasts; `held` says whether it was granted.
 
@@ -146,19 +128,6 @@ def holders(folder: Path) -> list[str]:
         return (folder / "claim").read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
         return []
-
-
-@contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold the lock that goes with a file, waiting for it: who reads, changes and writes the file does so alone.
-
-    Raises:
-        OSError: the folder cannot be written, or its file system has no locks.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.with_name(f".{path.name}.lock").open("a", encoding="utf-8") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 # -- what a record says -------------------------------------------------------------------------------------------------------
@@ -227,21 +196,6 @@ def is_alive(seen: Glance, folder: Path) -> bool:
     return records.is_alive({"provenance": provenance})
 
 
-def note_failure(folder: Path, message: str) -> None:
-    """Note that a try failed, unless a record says so."""
-    if latest(folder) is None:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / FAILED, f"{message}\n")
-
-
-def failure(folder: Path) -> str | None:
-    """Return what `note_failure` noted; None if no try failed."""
-    try:
-        return (folder / FAILED).read_text(encoding="utf-8").strip()
-    except FileNotFoundError:
-        return None
-
-
 def settled(job: Job) -> Outcome | None:
     """Return what somebody else made of a run since it was decided on; None if it is still to be done.
 
@@ -293,7 +247,7 @@ def perform(job: Job, device: str = "") -> Outcome:
         found = settled(job)
         if found is not None:
             return found
-        _tidy(folder)
+        remove_leftovers(folder, 0)  # who wrote here before has let go of the claim
         outcome = _go_on((*job.argv, *_pin(job.argv, device)), job)._replace(argv=job.argv)
         if outcome.status not in STOPPED:  # SLURM may put one that it stopped back into the queue
             (folder / "queued").unlink(missing_ok=True)
@@ -311,12 +265,6 @@ def _go_on(argv: tuple[str, ...], job: Job) -> Outcome:
     return execute(argv, job.log, f"the checkpoints in {job.checkpoints} are of no use, so the run begins anew: {why}\n")
 
 
-def _tidy(folder: Path) -> None:
-    """Remove what an earlier try left in a run's folder: files half-written under a temporary name, word of its failure."""
-    for path in (*folder.glob(".*.tmp"), folder / FAILED):
-        path.unlink(missing_ok=True)
-
-
 def _pin(argv: tuple[str, ...], device: str) -> tuple[str, ...]:
     said = any(word.split("=", 1)[0] == "--device" for word in argv)
     return ("--device", device) if device and not said else ()
@@ -324,5 +272,5 @@ def _pin(argv: tuple[str, ...], device: str) -> tuple[str, ...]:
 
 __all__ = [
     "BY_ANOTHER", "ELSEWHERE", "INTERRUPTED", "STOPPED", "Claim", "Glance", "Job", "Launcher", "Outcome", "claimed", "execute",
-    "failure", "glance", "holders", "is_alive", "latest", "locked", "note_failure", "perform", "settled", "stamp", "try_lock",
+    "glance", "holders", "is_alive", "latest", "perform", "settled", "stamp",
 ]  # fmt: skip

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mammoth import records
-from mammoth.launchers.jobs import locked
-from utils.files import write_atomically
+from utils.files import locked, write_atomically
 from utils.yaml_files import ROOT
 
 FIGURES = ROOT / "docs" / "reliability.json"
