@@ -94,6 +94,22 @@ def test_a_warning_of_the_time_limit_closes_the_record(cluster, experiment, star
 
 
 @pytest.mark.long
+def test_a_requeued_task_is_waited_for(cluster, experiment, start, tmp_path, monkeypatch):
+    """Put back into the queue, as by preemption: the sweep that waits ends well once SLURM has done it after all."""
+    monkeypatch.setenv("SLURM_CONF", cluster["SLURM_CONF"])
+    flags = ["--launcher", "slurm", "--slurm_time", "10", "--slurm_runs_per_job", "2"]
+    sweep = start("run", experiment(seeds=1, n_iters=3000), *flags)
+    wait_for(lambda: [record for record in records(tmp_path) if record["class_il"]])
+    (job,) = {name.split()[0] for name in slurm.queue()}
+    subprocess.run(["scontrol", "requeue", job], check=True)
+    out, err = sweep.communicate(timeout=500)
+    assert (sweep.returncode, err) == (0, ""), out
+    assert {record["status"] for record in records(tmp_path)} == {"done"}
+    assert [record["provenance"].get("resumed_at") is not None for record in records(tmp_path)].count(True) == 1
+    assert len(table(tmp_path)) == 2
+
+
+@pytest.mark.long
 def test_what_slurm_refuses_is_said(cluster, experiment, monkeypatch, capsys):
     """A partition that is not there: status 2 and SLURM's own words."""
     monkeypatch.setenv("SLURM_CONF", cluster["SLURM_CONF"])
