@@ -49,6 +49,8 @@ class Buffer:
         ValueError: an unknown strategy, or a size below 1.
     """
 
+    FILLS_UP = True  # nothing that comes is left out before it is full
+
     def __init__(
         self,
         buffer_size: int,

@@ -253,8 +253,7 @@ def _load_memory(memory: Buffer, rows: dict[str, Any], source: object) -> None:
     """Fill a memory from a checkpoint's; of Mammoth's, which holds rows alone, all count as seen and as past."""
     count = len(rows["examples"]) if isinstance(rows.get("examples"), torch.Tensor) else 0
     full = {"num_seen_examples": count, "past": torch.arange(count), **rows}
-    fills = type(memory).__len__ is Buffer.__len__  # up to its size before it replaces; others count what they did not keep
-    wanted = min(full["num_seen_examples"], memory.buffer_size) if fills else min(count, memory.buffer_size)
+    wanted = min(full["num_seen_examples"] if memory.FILLS_UP else count, memory.buffer_size)
     if memory.sample_selection_strategy != "unlimited" and count != wanted:
         raise ValueError(f"{source} holds a memory of {count} images, and --buffer_size is {memory.buffer_size}: give {count}")
     memory.load_state_dict(full)

@@ -19,6 +19,8 @@ class RingBuffer(Buffer):
         ValueError: less than a row for each task.
     """
 
+    FILLS_UP = False
+
     def __init__(self, buffer_size: int, n_tasks: int = 1, device: torch.device | str = "cpu", **kwargs: Any) -> None:
         super().__init__(buffer_size, device=device)
         self.buffer_portion_size = buffer_size // n_tasks

@@ -2,12 +2,10 @@
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
+from utils.files import locked
 from utils.loggers import LOG
 
 
@@ -21,8 +19,7 @@ def fetch(root: Path, present: Callable[[], bool], download: Callable[[Path], ob
     Raises:
         OSError: a full disk, a folder that cannot be written; and what `download` raises.
     """
-    root.mkdir(parents=True, exist_ok=True)
-    with _alone(root):
+    with locked(root / "download", waiting=lambda: LOG.info("another run downloads into %s; waiting for it", root)):
         if present():
             return
         folder = root / ".download"
@@ -36,18 +33,3 @@ def fetch(root: Path, present: Callable[[], bool], download: Callable[[Path], ob
                 os.replace(path, target)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def _alone(root: Path) -> Iterator[None]:
-    """Within this block no other run downloads into `root`; a line says so if one has to be waited for."""
-    lock = FileLock(root / ".download.lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        LOG.info("another run downloads into %s; waiting for it", root)
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()

@@ -39,6 +39,8 @@ class BalancedBuffer(PlacedBuffer):
     Which images are kept depends on their labels, so each batch's labels are brought to the host.
     """
 
+    FILLS_UP = False
+
     def __init__(self, buffer_size: int, device: torch.device | str = "cpu") -> None:
         super().__init__(buffer_size, device)
         self.slots_of: Slots = {}
