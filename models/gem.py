@@ -46,9 +46,14 @@ def solve_dual(gram: np.ndarray, dots: np.ndarray, gamma: float, epsilon: float 
 
 
 def project(gradient: Tensor, past: Tensor, gamma: float) -> Tensor:
-    """Return z = g + G'v. `gradient`: g, (parameters,); `past`: G, (tasks, parameters). The dual is solved on the host."""
+    """Return z = g + G'v. `gradient`: g, (parameters,); `past`: G, (tasks, parameters). The dual is solved on the host.
+
+    Where a gradient is not finite there is no such z: all NaN, so that the next loss shows that training has diverged.
+    """
     rows = past.double()
     gram, dots = (rows @ rows.T).cpu().numpy(), (rows @ gradient.double()).cpu().numpy()
+    if not (np.isfinite(gram).all() and np.isfinite(dots).all()):
+        return torch.full_like(gradient, torch.nan)
     return gradient + torch.from_numpy(solve_dual(gram, dots, gamma)).to(past) @ past
 
 

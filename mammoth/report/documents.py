@@ -1,19 +1,21 @@
 """Tables inside documents, made from rows: what stands between `<!-- table FILE -->` or `<!-- claims -->` and `<!-- end -->` is
 never typed. Rows of older code stay in a document beside newer ones, and its tables' footers say so. After `<!-- flags -->` stand
 the methods' flags, made from their parsers and YAML files; after `<!-- benchmark FILE -->` the benchmark's numbers, after
-`<!-- goals FILE -->` those that have a goal; after `<!-- readings FILE -->` D-CWR's readings on the same networks; after
-`<!-- reliability -->` what the long tests found, after `<!-- upstream_tests -->` what upstream's own did."""
+`<!-- goals FILE -->` those that have a goal; after `<!-- readings FILE -->` D-CWR's readings on the same networks, after
+`<!-- effects -->` on networks of their own; after `<!-- reliability -->` what the long tests found, after
+`<!-- upstream_tests -->` what upstream's own did."""
 
 import re
 from pathlib import Path
 
-from mammoth.report import claims, flags, performance, published, readings, reliability, upstream_tests
+from mammoth.report import claims, effects, flags, performance, published, readings, reliability, upstream_tests
 from mammoth.report.tables import build, markdown
 from utils.files import write_atomically
 from utils.yaml_files import ROOT
 
 BLOCK = re.compile(
-    r"(<!-- (table|claims|flags|benchmark|goals|readings|reliability|upstream_tests) ?(\S*) -->\n).*?(<!-- end -->)", re.DOTALL
+    r"(<!-- (table|claims|effects|flags|benchmark|goals|readings|reliability|upstream_tests) ?(\S*) -->\n).*?(<!-- end -->)",
+    re.DOTALL,
 )
 
 
@@ -27,6 +29,7 @@ def refreshed(text: str) -> str:
     def block(match: re.Match[str]) -> str:
         made = {
             "claims": _claims,
+            "effects": effects.markdown,
             "flags": flags.markdown,
             "reliability": reliability.markdown,
             "upstream_tests": upstream_tests.markdown,

@@ -72,6 +72,15 @@ def test_projection_by_hand():
     assert_close(gem.project(gradient, past, 2.0), torch.tensor([-1.0, 2.0]), rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("bad", [torch.inf, -torch.inf, torch.nan])
+@pytest.mark.parametrize("place", ["stream", "past"])
+def test_gradients_that_are_not_finite_are_followed_into_a_loss_that_is_not(bad, place):
+    """No solver's error: the step makes all weights NaN, and the engine says at the next loss that training has diverged."""
+    gradient, past = torch.tensor([1.0, -1.0]), torch.tensor([[-1.0, 0.0], [0.0, 1.0]])
+    (gradient if place == "stream" else past[0])[0] = bad
+    assert gem.project(gradient, past, 0.5).isnan().all()
+
+
 def test_flat_gradients_go_there_and_back():
     """`store_grad` and `overwrite_grad` are each other's inverse; a parameter without a gradient counts as zeros and keeps none."""
     net = torch.nn.Sequential(torch.nn.Conv2d(2, 3, 2), torch.nn.Linear(2, 2)).to(memory_format=torch.channels_last)

@@ -1,0 +1,146 @@
+"""D-CWR's readings on networks of their own, in each setting that the paper has PVBF in, its numbers beside ours: two tables in
+Markdown, of what PVBF reaches in each reading and of what D-CWR changes there. They are what a reading is judged by."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mammoth.report.claims import Evidence, more
+from mammoth.report.published import all_published, evidence
+from mammoth.report.stats import Interval, t_interval
+from mammoth.report.tables import MEASURES, footer, format_interval
+from mammoth.report.targets import targets
+
+WITHOUT = "PVBF w/o D-CWR"
+TABLE = "controls"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A column of the controls, the place of the same in the paper (table, row, column), and whether it is trained with ACE."""
+
+    column: str
+    paper: tuple[str, str, str]
+    ace: bool = True
+
+    @property
+    def title(self) -> str:
+        """Its name as the head of a column."""
+        return self.column if self.ace else f"{self.column}, w/o ACE"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Where M^l is used and how it is made, and the rows of the controls with ACE and without."""
+
+    name: str
+    row: str
+    row_without_ace: str = ""
+
+
+SETTINGS = (
+    Setting("CIFAR-10 (20 per class)", ("table_short", "PVBF", "MS=20")),
+    Setting("CIFAR-10 (100 per class)", ("table_short", "PVBF", "MS=100")),
+    Setting("CIFAR-10 (500 per class)", ("table_short", "PVBF", "MS=500")),
+    Setting("CIFAR-100 (500 per class)", ("table_long", "PVBF", "CIFAR-100")),
+    Setting("CIFAR-10 (500 per class)", ("ablation", "PVBF w/o ACE", "MS=500"), ace=False),
+)
+PAIRED = tuple(setting for setting in SETTINGS if setting.ace)  # the paper has no row without ACE and D-CWR
+READINGS = (
+    Reading("`predict`", "PVBF", "PVBF w/o ACE"),
+    Reading("`task`", "M^l in the head at each task's end", "w/o ACE: M^l in the head at each task's end"),
+    Reading("`step`", "M^l in the head at each step", "w/o ACE: M^l in the head at each step"),
+    Reading("`step`, weights only", "M^l in the head at each step (weights only)"),
+    Reading("`predict`, mean over classes", "mean over classes", "mean over classes: w/o ACE"),
+    Reading(
+        "`task`, mean over classes",
+        "mean over classes: M^l in the head at each task's end",
+        "mean over classes: w/o ACE; M^l in the head at each task's end",
+    ),
+    Reading(
+        "`step`, weights only, mean over classes",
+        "mean over classes: M^l in the head at each step (weights only)",
+        "mean over classes: w/o ACE; M^l in the head at each step (weights only)",
+    ),
+)
+
+
+def level(runs: Evidence, reading: Reading, setting: Setting, measure: str) -> Interval | None:
+    """Return what PVBF reaches with a reading in a setting; None where that is not run."""
+    row = reading.row if setting.ace else reading.row_without_ace
+    return _interval(list(runs.values(TABLE, row, setting.column, measure).values()))
+
+
+def change(runs: Evidence, reading: Reading, setting: Setting, measure: str) -> Interval | None:
+    """Return what PVBF has above PVBF without D-CWR of the same seed and images; None without such a pair."""
+    return _interval(list(more(TABLE, reading.row, WITHOUT, setting.column, measure).values(runs).values()))
+
+
+def papers_level(setting: Setting, measure: str) -> float:
+    """Return the paper's mean, in percent."""
+    table, row, column = setting.paper
+    return targets()[table, row, column, "class_il", measure].mean
+
+
+def papers_change(setting: Setting, measure: str) -> float:
+    """Return the paper's mean with D-CWR less its mean without, in points."""
+    table, _, column = setting.paper
+    return papers_level(setting, measure) - targets()[table, WITHOUT, column, "class_il", measure].mean
+
+
+def distance(ours: Sequence[Interval | None], papers: Sequence[float]) -> float | None:
+    """Return the root mean square of our means less the paper's, in points; None where one of ours is not run."""
+    squares = [(found.mean - paper) ** 2 for found, paper in zip(ours, papers, strict=True) if found is not None]
+    return math.sqrt(sum(squares) / len(squares)) if len(squares) == len(papers) else None
+
+
+def markdown(runs: Evidence | None = None) -> str:
+    """Return both tables: a line for each reading, ACC and FR for each setting, and how far they are from the paper's in all.
+
+    Args:
+        runs: what to make them of; all committed rows where it is None.
+    """
+    runs = evidence(all_published()) if runs is None else runs
+    levels, changes = _heads("M^l", SETTINGS), _heads("M^l", PAIRED)
+    levels.append(["the paper", *(f"{papers_level(s, m):.1f}" for s in SETTINGS for m in MEASURES), "–", "–"])
+    changes.append(["the paper", *(f"{papers_change(s, m):+.1f}" for s in PAIRED for m in MEASURES), "–", "–"])
+    plain = Reading(WITHOUT, WITHOUT)
+    for reading in (plain, *READINGS):
+        ours = {(s, m): level(runs, reading, s, m) for s in SETTINGS for m in MEASURES}
+        far = [distance([ours[s, m] for s in SETTINGS], [papers_level(s, m) for s in SETTINGS]) for m in MEASURES]
+        levels.append([reading.name, *map(format_interval, ours.values()), *map(_points, far)])
+    for reading in READINGS:
+        ours = {(s, m): change(runs, reading, s, m) for s in PAIRED for m in MEASURES}
+        far = [distance([ours[s, m] for s in PAIRED], [papers_change(s, m) for s in PAIRED]) for m in MEASURES]
+        changes.append([reading.name, *map(_signed, ours.values()), *map(_points, far)])
+    shown = {WITHOUT, *(row for reading in READINGS for row in (reading.row, reading.row_without_ace))}
+    rows = [row for row in runs.rows.get(TABLE, ()) if row["row"] in shown and row["column"] in {s.column for s in SETTINGS}]
+    distances = "Distance: root mean square, over the settings, of our mean less the paper's, in points."
+    return "\n".join(
+        [
+            "What PVBF reaches with each reading:", "", *_lines(levels), "",
+            f"What D-CWR changes, beside *{WITHOUT}* of the same seed, in points:", "", *_lines(changes), "",
+            f"{distances} {footer(rows)}",
+        ]
+    )  # fmt: skip
+
+
+def _interval(values: Sequence[float]) -> Interval | None:
+    return t_interval(values) if values else None
+
+
+def _heads(first: str, settings: Sequence[Setting]) -> list[list[str]]:
+    heads = [f"{setting.title} {measure}" for setting in settings for measure in MEASURES]
+    return [[first, *heads, *(f"distance {measure}" for measure in MEASURES)], ["---"] * (len(heads) + 1 + len(MEASURES))]
+
+
+def _lines(cells: Sequence[Sequence[str]]) -> list[str]:
+    return ["| " + " | ".join(line) + " |" for line in cells]
+
+
+def _points(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1f}"
+
+
+def _signed(ours: Interval | None) -> str:
+    return format_interval(ours) if ours is None or ours.mean < 0 else f"+{format_interval(ours)}"
