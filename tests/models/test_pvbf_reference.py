@@ -102,6 +102,9 @@ def algorithm_1(data, epsilons, *, apply="predict", bias_column=True, scaling="r
         for m in range(len(correlation)):
             c = (change[m] - min(change)) / (max(change) - min(change)) * (BETA - ALPHA) + ALPHA
             correlation[m] = max(correlation[m], c)
+        if dcwr and apply == "task":
+            weight = memory["long"][:, :FEATURES].copy()
+            bias = memory["long"][:, FEATURES].copy() if bias_column else bias
         found.append(
             {
                 "weight": weight.copy(),
@@ -211,6 +214,7 @@ def epsilons():
 VARIANTS = {
     "as_published": ([], {}),
     "step": (["--dcwr_apply", "step"], {"apply": "step"}),
+    "task": (["--dcwr_apply", "task"], {"apply": "task"}),
     "weights_only": (["--dcwr_bias", "0"], {"bias_column": False}),
     "step_weights_only": (["--dcwr_apply", "step", "--dcwr_bias", "0"], {"apply": "step", "bias_column": False}),
     "classes": (["--dcwr_mean", "classes"], {"multiset": False}),
