@@ -2,8 +2,9 @@
 Markdown, of what PVBF reaches in each reading and of what D-CWR changes there. They are what a reading is judged by."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from mammoth.report.claims import Evidence, more
 from mammoth.report.published import all_published, evidence
@@ -13,6 +14,7 @@ from mammoth.report.targets import targets
 
 WITHOUT = "PVBF w/o D-CWR"
 TABLE = "controls"
+PAPERS_SEEDS = 15
 
 
 @dataclass(frozen=True)
@@ -97,26 +99,17 @@ def markdown(runs: Evidence | None = None) -> str:
         runs: what to make them of; all committed rows where it is None.
     """
     runs = evidence(all_published()) if runs is None else runs
-    levels, changes = _heads("M^l", SETTINGS), _heads("M^l", PAIRED)
-    levels.append(["the paper", *(f"{papers_level(s, m):.1f}" for s in SETTINGS for m in MEASURES), "–", "–"])
-    changes.append(["the paper", *(f"{papers_change(s, m):+.1f}" for s in PAIRED for m in MEASURES), "–", "–"])
     plain = Reading(WITHOUT, WITHOUT)
-    for reading in (plain, *READINGS):
-        ours = {(s, m): level(runs, reading, s, m) for s in SETTINGS for m in MEASURES}
-        far = [distance([ours[s, m] for s in SETTINGS], [papers_level(s, m) for s in SETTINGS]) for m in MEASURES]
-        levels.append([reading.name, *map(format_interval, ours.values()), *map(_points, far)])
-    for reading in READINGS:
-        ours = {(s, m): change(runs, reading, s, m) for s in PAIRED for m in MEASURES}
-        far = [distance([ours[s, m] for s in PAIRED], [papers_change(s, m) for s in PAIRED]) for m in MEASURES]
-        changes.append([reading.name, *map(_signed, ours.values()), *map(_points, far)])
+    levels = _table((plain, *READINGS), SETTINGS, partial(level, runs), papers_level, format_interval)
+    changes = _table(READINGS, PAIRED, partial(change, runs), papers_change, _signed)
     shown = {WITHOUT, *(row for reading in READINGS for row in (reading.row, reading.row_without_ace))}
     rows = [row for row in runs.rows.get(TABLE, ()) if row["row"] in shown and row["column"] in {s.column for s in SETTINGS}]
     distances = "Distance: root mean square, over the settings, of our mean less the paper's, in points."
     return "\n".join(
         [
             "What PVBF reaches with each reading, in percent (MS: images per class on Split CIFAR-10; CIFAR-100: with 500):", "",
-            *_lines(levels), "",
-            f"What D-CWR changes, beside *{WITHOUT}* of the same seed, in points:", "", *_lines(changes), "",
+            *levels, "",
+            f"What D-CWR changes, beside *{WITHOUT}* of the same seed, in points:", "", *changes, "",
             f"{distances} {footer(rows)}",
         ]
     )  # fmt: skip
@@ -126,12 +119,23 @@ def _interval(values: Sequence[float]) -> Interval | None:
     return t_interval(values) if values else None
 
 
-def _heads(first: str, settings: Sequence[Setting]) -> list[list[str]]:
-    heads = [f"{setting.title} {measure}" for setting in settings for measure in MEASURES]
-    return [[first, *heads, *(f"distance {measure}" for measure in MEASURES)], ["---"] * (len(heads) + 1 + len(MEASURES))]
-
-
-def _lines(cells: Sequence[Sequence[str]]) -> list[str]:
+def _table(
+    readings: Sequence[Reading],
+    settings: Sequence[Setting],
+    ours: Callable[[Reading, Setting, str], Interval | None],
+    papers: Callable[[Setting, str], float],
+    show: Callable[[Interval | None], str],
+) -> list[str]:
+    """Return the lines of a table: what is `ours` and the `papers`, for each setting and measure, and the distances."""
+    places = [(setting, measure) for setting in settings for measure in MEASURES]
+    paper = {place: papers(*place) for place in places}
+    heads = [f"{setting.title} {measure}" for setting, measure in places]
+    cells = [["M^l", *heads, *(f"distance {measure}" for measure in MEASURES)], ["---"] * (len(heads) + 1 + len(MEASURES))]
+    cells.append(["the paper", *(show(Interval(paper[place], None, PAPERS_SEEDS)) for place in places), *("–" for _ in MEASURES)])
+    for reading in readings:
+        found = {place: ours(reading, *place) for place in places}
+        far = [distance([found[s, m] for s in settings], [paper[s, m] for s in settings]) for m in MEASURES]
+        cells.append([reading.name, *map(show, found.values()), *map(_points, far)])
     return ["| " + " | ".join(line) + " |" for line in cells]
 
 
