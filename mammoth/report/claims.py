@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mammoth.report.tables import MEASURES
+from mammoth.report.tables import MEASURES, markdown_line
 from mammoth.report.targets import targets
 from mammoth.results import Row
 
@@ -410,5 +410,5 @@ def markdown(outcomes: Sequence[Outcome]) -> str:
     for outcome in outcomes:
         p = "–" if outcome.p is None else f"{outcome.p:.3f}"
         words = (outcome.claim.text, outcome.claim.paper, outcome.ours, str(outcome.n), p, outcome.verdict)
-        lines.append("| " + " | ".join(words) + " |")
+        lines.append(markdown_line(words))
     return "\n".join(lines)

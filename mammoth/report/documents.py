@@ -29,7 +29,7 @@ def refreshed(text: str) -> str:
     def block(match: re.Match[str]) -> str:
         made = {
             "claims": _claims,
-            "effects": effects.markdown,
+            "effects": _effects,
             "flags": flags.markdown,
             "reliability": reliability.markdown,
             "upstream_tests": upstream_tests.markdown,
@@ -48,6 +48,11 @@ def _tables(path: Path) -> str:
 
 def _claims() -> str:
     return claims.markdown(claims.judge(published.evidence(published.all_published())))
+
+
+def _effects() -> str:
+    controls = published.read(ROOT / "experiments" / f"{effects.TABLE}.yaml")
+    return effects.markdown(published.evidence([controls]))
 
 
 def documents() -> list[Path]:

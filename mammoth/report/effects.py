@@ -6,13 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from mammoth.report.claims import Evidence, more
-from mammoth.report.published import all_published, evidence
+from mammoth.report.claims import FULL, LONG, PLAIN, SHORT, SIZES, Evidence, more
 from mammoth.report.stats import Interval, t_interval
-from mammoth.report.tables import MEASURES, footer, format_interval
+from mammoth.report.tables import MEASURES, footer, format_interval, markdown_line
 from mammoth.report.targets import targets
 
-WITHOUT = "PVBF w/o D-CWR"
 TABLE = "controls"
 PAPERS_SEEDS = 15
 
@@ -37,15 +35,15 @@ class Reading:
 
 
 SETTINGS = (
-    Setting("MS 20", "CIFAR-10 (20 per class)", ("table_short", "PVBF", "MS=20")),
-    Setting("MS 100", "CIFAR-10 (100 per class)", ("table_short", "PVBF", "MS=100")),
-    Setting("MS 500", "CIFAR-10 (500 per class)", ("table_short", "PVBF", "MS=500")),
-    Setting("CIFAR-100", "CIFAR-100 (500 per class)", ("table_long", "PVBF", "CIFAR-100")),
+    Setting("MS 20", "CIFAR-10 (20 per class)", (SHORT, FULL, SIZES[0])),
+    Setting("MS 100", "CIFAR-10 (100 per class)", (SHORT, FULL, SIZES[1])),
+    Setting("MS 500", "CIFAR-10 (500 per class)", (SHORT, FULL, SIZES[2])),
+    Setting("CIFAR-100", "CIFAR-100 (500 per class)", (LONG, FULL, "CIFAR-100")),
     Setting("MS 500 w/o ACE", "CIFAR-10 (500 per class)", ("ablation", "PVBF w/o ACE", "MS=500"), ace=False),
 )
 PAIRED = tuple(setting for setting in SETTINGS if setting.ace)  # the paper has no row without ACE and D-CWR
 READINGS = (
-    Reading("`predict`", "PVBF", "PVBF w/o ACE"),
+    Reading("`predict`", FULL, "PVBF w/o ACE"),
     Reading("`task`", "M^l in the head at each task's end", "w/o ACE: M^l in the head at each task's end"),
     Reading("`step`", "M^l in the head at each step", "w/o ACE: M^l in the head at each step"),
     Reading("`step`, weights only", "M^l in the head at each step (weights only)"),
@@ -71,7 +69,7 @@ def level(runs: Evidence, reading: Reading, setting: Setting, measure: str) -> I
 
 def change(runs: Evidence, reading: Reading, setting: Setting, measure: str) -> Interval | None:
     """Return what PVBF has above PVBF without D-CWR of the same seed and images; None without such a pair."""
-    return _interval(list(more(TABLE, reading.row, WITHOUT, setting.column, measure).values(runs).values()))
+    return _interval(list(more(TABLE, reading.row, PLAIN, setting.column, measure).values(runs).values()))
 
 
 def papers_level(setting: Setting, measure: str) -> float:
@@ -83,7 +81,7 @@ def papers_level(setting: Setting, measure: str) -> float:
 def papers_change(setting: Setting, measure: str) -> float:
     """Return the paper's mean with D-CWR less its mean without, in points."""
     table, _, column = setting.paper
-    return papers_level(setting, measure) - targets()[table, WITHOUT, column, "class_il", measure].mean
+    return papers_level(setting, measure) - targets()[table, PLAIN, column, "class_il", measure].mean
 
 
 def distance(ours: Sequence[Interval | None], papers: Sequence[float]) -> float | None:
@@ -92,24 +90,18 @@ def distance(ours: Sequence[Interval | None], papers: Sequence[float]) -> float 
     return math.sqrt(sum(squares) / len(squares)) if len(squares) == len(papers) else None
 
 
-def markdown(runs: Evidence | None = None) -> str:
-    """Return both tables: a line for each reading, ACC and FR for each setting, and how far they are from the paper's in all.
-
-    Args:
-        runs: what to make them of; all committed rows where it is None.
-    """
-    runs = evidence(all_published()) if runs is None else runs
-    plain = Reading(WITHOUT, WITHOUT)
-    levels = _table((plain, *READINGS), SETTINGS, partial(level, runs), papers_level, format_interval)
+def markdown(runs: Evidence) -> str:
+    """Return both tables: a line for each reading, ACC and FR for each setting, and how far they are from the paper's in all."""
+    levels = _table((Reading(PLAIN, PLAIN), *READINGS), SETTINGS, partial(level, runs), papers_level, format_interval)
     changes = _table(READINGS, PAIRED, partial(change, runs), papers_change, _signed)
-    shown = {WITHOUT, *(row for reading in READINGS for row in (reading.row, reading.row_without_ace))}
+    shown = {PLAIN, *(row for reading in READINGS for row in (reading.row, reading.row_without_ace))}
     rows = [row for row in runs.rows.get(TABLE, ()) if row["row"] in shown and row["column"] in {s.column for s in SETTINGS}]
     distances = "Distance: root mean square, over the settings, of our mean less the paper's, in points."
     return "\n".join(
         [
             "What PVBF reaches with each reading, in percent (MS: images per class on Split CIFAR-10; CIFAR-100: with 500):", "",
             *levels, "",
-            f"What D-CWR changes, beside *{WITHOUT}* of the same seed, in points:", "", *changes, "",
+            f"What D-CWR changes, beside *{PLAIN}* of the same seed, in points:", "", *changes, "",
             f"{distances} {footer(rows)}",
         ]
     )  # fmt: skip
@@ -136,7 +128,7 @@ def _table(
         found = {place: ours(reading, *place) for place in places}
         far = [distance([found[s, m] for s in settings], [paper[s, m] for s in settings]) for m in MEASURES]
         cells.append([reading.name, *map(show, found.values()), *map(_points, far)])
-    return ["| " + " | ".join(line) + " |" for line in cells]
+    return [markdown_line(line) for line in cells]
 
 
 def _points(value: float | None) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from mammoth.report.stats import t_interval
-from mammoth.report.tables import format_interval
+from mammoth.report.tables import format_interval, markdown_line
 
 
 def markdown(path: Path) -> str:
@@ -25,7 +25,7 @@ def markdown(path: Path) -> str:
                 "–" if found is own else format_interval(t_interval([a - b for a, b in zip(found[m], own[m], strict=True)]))
                 for m in ("ACC", "FR")
             ]
-            lines.append("| " + " | ".join([name, *cells, *changes]) + " |")
+            lines.append(markdown_line([name, *cells, *changes]))
         return "\n".join([*lines, "", _footer(content)])
     except (OSError, json.JSONDecodeError, KeyError, TypeError, StopIteration) as error:
         how = f"python -m mammoth.readings compare FILES --output {path} writes one"

@@ -128,6 +128,11 @@ def format_interval(ours: Interval | None) -> str:
     return f"{ours.mean:.2f}{width} ({ours.n})"
 
 
+def markdown_line(cells: Iterable[str]) -> str:
+    """Return a line of a table in Markdown."""
+    return f"| {' | '.join(cells)} |"
+
+
 def markdown(table: Table) -> str:
     """Return a table in Markdown: ours (best bold, second underlined), below it the paper's and the verdict."""
     names = [f"{'' if column == '-' else column + ' '}{measure}" for column, measure in table.heads]
@@ -135,7 +140,7 @@ def markdown(table: Table) -> str:
     for row, entries in table.lines:
         body.append([row, *(_markdown_cell(entry) for entry in entries)])
     widths = [max(len(line[place]) for line in body) for place in range(len(body[0]))]
-    lines = ["| " + " | ".join(word.ljust(width) for word, width in zip(line, widths, strict=True)) + " |" for line in body]
+    lines = [markdown_line(word.ljust(width) for word, width in zip(line, widths, strict=True)) for line in body]
     lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
     return "\n".join([f"{table.title}, {TITLES[table.setting]}", "", *lines, "", table.footer])
 

@@ -79,14 +79,21 @@ def test_what_slurm_stops_is_interrupted_and_done_next_time(cluster, experiment,
     assert len(table(tmp_path)) == 2
 
 
-@pytest.mark.long
-def test_a_warning_of_the_time_limit_closes_the_record(cluster, experiment, start, tmp_path, monkeypatch):
-    """SIGUSR2 interrupts the run; a sweep that waits says so, and ends with status 1."""
+@pytest.fixture
+def at_work(cluster, experiment, start, tmp_path, monkeypatch):
+    """A sweep that waits for the two runs of one SLURM job, the first of which has a task behind it, and the job's number."""
     monkeypatch.setenv("SLURM_CONF", cluster["SLURM_CONF"])
     flags = ["--launcher", "slurm", "--slurm_time", "10", "--slurm_runs_per_job", "2"]
     sweep = start("run", experiment(seeds=1, n_iters=3000), *flags)
     wait_for(lambda: [record for record in records(tmp_path) if record["class_il"]])
     (job,) = {name.split()[0] for name in slurm.queue()}
+    return sweep, job
+
+
+@pytest.mark.long
+def test_a_warning_of_the_time_limit_closes_the_record(at_work, tmp_path):
+    """SIGUSR2 interrupts the run; a sweep that waits says so, and ends with status 1."""
+    sweep, job = at_work
     subprocess.run(["scancel", "--signal=USR2", job], check=True)
     assert "interrupted" in sweep.communicate(timeout=100)[1]
     assert sweep.returncode == 1
@@ -94,13 +101,9 @@ def test_a_warning_of_the_time_limit_closes_the_record(cluster, experiment, star
 
 
 @pytest.mark.long
-def test_a_requeued_task_is_waited_for(cluster, experiment, start, tmp_path, monkeypatch):
+def test_a_requeued_task_is_waited_for(at_work, tmp_path):
     """Put back into the queue, as by preemption: the sweep that waits ends well once SLURM has done it after all."""
-    monkeypatch.setenv("SLURM_CONF", cluster["SLURM_CONF"])
-    flags = ["--launcher", "slurm", "--slurm_time", "10", "--slurm_runs_per_job", "2"]
-    sweep = start("run", experiment(seeds=1, n_iters=3000), *flags)
-    wait_for(lambda: [record for record in records(tmp_path) if record["class_il"]])
-    (job,) = {name.split()[0] for name in slurm.queue()}
+    sweep, job = at_work
     subprocess.run(["scontrol", "requeue", job], check=True)
     out, err = sweep.communicate(timeout=500)
     assert (sweep.returncode, err) == (0, ""), out

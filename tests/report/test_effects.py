@@ -5,8 +5,8 @@ from made_rows import row
 
 from mammoth.experiments import load_experiment
 from mammoth.report import effects
-from mammoth.report.claims import Evidence
-from mammoth.report.effects import PAIRED, READINGS, SETTINGS, WITHOUT
+from mammoth.report.claims import PLAIN, Evidence
+from mammoth.report.effects import PAIRED, READINGS, SETTINGS
 from utils.yaml_files import ROOT
 
 PREDICT, TASK = READINGS[:2]
@@ -25,7 +25,7 @@ def runs(*cells: tuple[str, str, list[float]]) -> Evidence:
 
 def test_changes_are_paired_by_seed():
     """Seed noise that both share cancels; a seed that one of them lacks counts for the level alone."""
-    found = runs((WITHOUT, SHORT.column, [30.0, 40.0]), (TASK.row, SHORT.column, [31.0, 42.0, 80.0]))
+    found = runs((PLAIN, SHORT.column, [30.0, 40.0]), (TASK.row, SHORT.column, [31.0, 42.0, 80.0]))
     changed = effects.change(found, TASK, SHORT, "ACC")
     assert changed is not None
     assert changed.mean == pytest.approx(1.5)
@@ -60,6 +60,6 @@ def test_every_row_named_here_is_one_of_the_controls():
     """A label that is changed in the experiment alone would empty its line."""
     asked = {(cell.row, cell.column) for cell in load_experiment(ROOT / "experiments" / "controls.yaml").cells}
     main = SETTINGS[2]
-    for reading in (effects.Reading(WITHOUT, WITHOUT), *READINGS):
+    for reading in (effects.Reading(PLAIN, PLAIN), *READINGS):
         assert (reading.row, main.column) in asked
         assert not reading.row_without_ace or (reading.row_without_ace, SETTINGS[-1].column) in asked
