@@ -44,7 +44,12 @@ def read(path: Path, stale: str = "keep", scale: str = "") -> Published:
     experiment = load_experiment(path, scale)
     source = ROOT / (experiment.results or results_path(experiment, _a_run(experiment)))
     rows = results.read_together(source) if experiment.results else results.read_rows(source)
-    kept = settle(experiment, own_rows(experiment, rows), stale)
+    own = own_rows(experiment, rows)
+    alike = on_originals(own)
+    if len(alike) < len(own):
+        words = f"{len(own) - len(alike)} runs on other images are left out: there are runs on the original ones."
+        experiment = replace(experiment, note=" ".join(filter(None, (experiment.note, words))))
+    kept = settle(experiment, alike, stale)
     shown = {row["run_id"] for row in kept}
     variations = [entry for entry in results.read_variation(results.variation_path(source)) if entry["run_id"] in shown]
     return Published(experiment, kept, source, variations)
@@ -53,6 +58,12 @@ def read(path: Path, stale: str = "keep", scale: str = "") -> Published:
 def _a_run(experiment: Experiment) -> Run:
     """Return one run of an experiment: all of them have their results in one folder."""
     return plan(replace(experiment, cells=experiment.cells[:1], seeds=experiment.seeds[:1]))[0]
+
+
+def on_originals(rows: list[Row]) -> list[Row]:
+    """Return the rows; of a benchmark that has rows on its original images, only these."""
+    original = {row["dataset"] for row in rows if row["data"].startswith("original")}
+    return [row for row in rows if row["dataset"] not in original or row["data"].startswith("original")]
 
 
 def settle(experiment: Experiment, rows: list[Row], stale: str) -> list[Row]:

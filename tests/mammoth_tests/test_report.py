@@ -336,9 +336,39 @@ def test_a_cell_has_no_mean_of_two_kinds_of_images(experiment, tmp_path, capsys)
     """Refused under every policy, with the cell and what to do."""
     write_own_rows(experiment, tmp_path / "rows.csv")
     first, *others = results.read_rows(tmp_path / "rows.csv")
+    others = [{**row, "data": "altered"} for row in others]
     results.write_rows(tmp_path / "rows.csv", [{**first, "data": "recompressed"}, *others])
     assert main(["tables", str(experiment), "--stale", "keep"]) == 2
-    assert "ER - has rows on original and on recompressed images" in capsys.readouterr().err
+    assert "ER - has rows on altered and on recompressed images" in capsys.readouterr().err
+
+
+def test_rows_on_other_images_make_way_for_those_on_the_originals(experiment, tmp_path, capsys):
+    """Whoever has the originals begins a table anew, seed by seed: no cell mixes, the table says how many rows it leaves out."""
+    write_own_rows(experiment, tmp_path / "rows.csv")
+    first, *others = results.read_rows(tmp_path / "rows.csv")
+    results.write_rows(tmp_path / "rows.csv", [first, *({**row, "data": "recompressed"} for row in others)])
+    assert main(["tables", str(experiment)]) == 0
+    out = capsys.readouterr().out
+    assert "60.00 (1)" in out
+    assert "2 runs on other images are left out" in out
+    assert [row["seed"] for row in published.read(experiment).rows] == ["0"]
+
+
+def test_rows_of_another_benchmark_stay_beside_originals():
+    """What is left out is left out benchmark by benchmark."""
+    rows = [
+        {"dataset": "a", "data": "original"},
+        {"dataset": "a", "data": "sample"},
+        {"dataset": "b", "data": "recompressed"},
+        {"dataset": "c", "data": "original (held-out)"},
+        {"dataset": "d", "data": "own"},
+    ]
+    assert [(row["dataset"], row["data"]) for row in published.on_originals(rows)] == [
+        ("a", "original"),
+        ("b", "recompressed"),
+        ("c", "original (held-out)"),
+        ("d", "own"),
+    ]
 
 
 def test_a_long_matrix_is_read_again(tmp_path):
