@@ -6,6 +6,7 @@ As a library: `from mammoth import load_runner, train, ...`. Names are looked up
 import importlib
 import importlib.util
 import sys
+from types import TracebackType
 from typing import Any
 
 __version__ = "0.1.0"
@@ -41,8 +42,17 @@ def _check_environment() -> None:
         raise SystemExit(2)
 
 
+def _say_interrupted(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Say in a line what a Ctrl-C did that came while a command still imported torch; show every other error as Python does."""
+    if issubclass(kind, KeyboardInterrupt):
+        sys.stderr.write("interrupted\n")
+    else:
+        sys.__excepthook__(kind, error, trace)
+
+
 if sys.argv[:1] == ["-m"] and any(word.startswith("mammoth.") for word in sys.orig_argv):  # so only until that command begins
     _check_environment()
+    sys.excepthook = _say_interrupted
 
 
 def __getattr__(name: str) -> Any:

@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -459,6 +460,18 @@ def test_ctrl_c_while_torch_is_imported(tmp_path):
     (tmp_path / "torch.py").write_text("raise KeyboardInterrupt\n")
     done = python("main.py", "--model", "pvbf", PYTHONPATH=str(tmp_path))
     assert (done.returncode, done.stderr) == (130, "error: interrupted\n")
+
+
+@pytest.mark.parametrize("name", ["sweep", "report", "predict", "confirm"])
+def test_ctrl_c_while_a_command_imports_torch(tmp_path, name):
+    """One line, and the end that a shell takes for Ctrl-C; what else goes wrong there is shown as it is."""
+    (tmp_path / "torch.py").write_text("raise KeyboardInterrupt\n")
+    done = python("-m", f"mammoth.{name}", PYTHONPATH=str(tmp_path))
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "interrupted\n")
+    (tmp_path / "torch.py").write_text("raise RuntimeError('broken installation')\n")
+    done = python("-m", f"mammoth.{name}", PYTHONPATH=str(tmp_path))
+    assert done.returncode == 1
+    assert done.stderr.endswith("RuntimeError: broken installation\n")
 
 
 @pytest.mark.parametrize(
