@@ -44,12 +44,12 @@ def read(path: Path, stale: str = "keep", scale: str = "") -> Published:
     experiment = load_experiment(path, scale)
     source = ROOT / (experiment.results or results_path(experiment, _a_run(experiment)))
     rows = results.read_together(source) if experiment.results else results.read_rows(source)
-    own = own_rows(experiment, rows)
-    alike = on_originals(own)
-    if len(alike) < len(own):
-        words = f"{len(own) - len(alike)} runs on other images are left out: there are runs on the original ones."
+    own = [row for row in own_rows(experiment, rows) if stale != "drop" or not row["stale"]]
+    kept = on_originals(own)
+    if len(kept) < len(own):
+        words = f"{len(own) - len(kept)} runs on other images are left out: there are runs on the original ones."
         experiment = replace(experiment, note=" ".join(filter(None, (experiment.note, words))))
-    kept = settle(experiment, alike, stale)
+    check_mixtures(experiment, kept, stale)
     shown = {row["run_id"] for row in kept}
     variations = [entry for entry in results.read_variation(results.variation_path(source)) if entry["run_id"] in shown]
     return Published(experiment, kept, source, variations)
@@ -66,13 +66,8 @@ def on_originals(rows: list[Row]) -> list[Row]:
     return [row for row in rows if row["dataset"] not in original or row["data"].startswith("original")]
 
 
-def settle(experiment: Experiment, rows: list[Row], stale: str) -> list[Row]:
-    """Return the rows that a table may show together.
-
-    Raises:
-        ValueError: some were made by older code and some by today's, and `stale` is `refuse`, or a cell mixes kinds of images;
-            names them.
-    """
+def check_mixtures(experiment: Experiment, rows: list[Row], stale: str) -> None:
+    """Raise ValueError, naming the rows, where a cell mixes images or, unless `stale` is `keep`, all mix older code and today's."""
     kinds: dict[str, set[str]] = {}
     for row in rows:
         kinds.setdefault(f"{row['row']} {row['column']}", set()).add(row["data"])
@@ -82,10 +77,8 @@ def settle(experiment: Experiment, rows: list[Row], stale: str) -> list[Row]:
             found = f"{cell} has rows on {' and on '.join(sorted(images))} images"
             raise ValueError(f"{experiment.name}: {found}, which have no common mean; {how}")
     old = [row for row in rows if row["stale"]]
-    if stale == "drop":
-        return [row for row in rows if not row["stale"]]
     if not old or len(old) == len(rows) or stale == "keep":
-        return rows
+        return
     names = ", ".join(f"{row['row']} {row['column']} seed {row['seed']}" for row in old[:3])
     more = f" and {len(old) - 3} more" if len(old) > 3 else ""
     raise ValueError(

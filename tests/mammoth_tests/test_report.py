@@ -354,6 +354,15 @@ def test_rows_on_other_images_make_way_for_those_on_the_originals(experiment, tm
     assert [row["seed"] for row in published.read(experiment).rows] == ["0"]
 
 
+def test_a_row_on_the_originals_that_is_dropped_pushes_no_other_out(experiment, tmp_path):
+    """`--stale drop` looks at the code first: today's rows on other images stay."""
+    write_own_rows(experiment, tmp_path / "rows.csv", stale_seeds=(0,))
+    first, *others = results.read_rows(tmp_path / "rows.csv")
+    results.write_rows(tmp_path / "rows.csv", [first, *({**row, "data": "recompressed"} for row in others)])
+    assert [row["seed"] for row in published.read(experiment, "drop").rows] == ["1", "2"]
+    assert [row["seed"] for row in published.read(experiment, "keep").rows] == ["0"]
+
+
 def test_rows_of_another_benchmark_stay_beside_originals():
     """What is left out is left out benchmark by benchmark."""
     rows = [
