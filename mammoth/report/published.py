@@ -39,7 +39,7 @@ def read(path: Path, stale: str = "keep", scale: str = "") -> Published:
         scale: as for `load_experiment`.
 
     Raises:
-        ValueError: a file is corrupt, or rows are mixed and `stale` is `refuse`.
+        ValueError: a file is corrupt, or `check_mixtures` refuses the rows.
     """
     experiment = load_experiment(path, scale)
     source = ROOT / (experiment.results or results_path(experiment, _a_run(experiment)))
