@@ -6,7 +6,7 @@
 With `--dcwr_apply predict` training never sees long-term memory, so all readings that only change how M^l is made of the head's
 rows share their training. `note` runs PVBF on Split CIFAR-10, online, and writes down the head after each step and the test
 images' features after each task; `compare` makes each reading's M^l of these notes and evaluates it: one variable at a time beside
-the mean over the step's distinct classes. The default's reading must give the very accuracies of the run's record.
+the default. The reading that the run was made with must give the very accuracies of its record.
 """
 
 import json
@@ -58,7 +58,7 @@ def note(words: Sequence[str]) -> Notes:
         InputError, TrainingDiverged, OSError: as a run.
     """
     args = settings.resolve(list(words)).args
-    _refuse_other_readings(args)
+    _refuse_training_with_it(args)
     heads: list[Tensor] = []
     counts: list[Tensor] = []
     ends: list[int] = []
@@ -88,12 +88,11 @@ def note(words: Sequence[str]) -> Notes:
     return Notes(torch.stack(heads), torch.stack(counts), ends, torch.stack(features), labels, ranges, record.content)
 
 
-def _refuse_other_readings(args: Namespace) -> None:
-    """Raise ValueError unless D-CWR is as by default: `compare` makes the other readings of the notes."""
-    usual = Pvbf.get_parser(ArgumentParser())
-    for name in ("dcwr", "dcwr_apply", "dcwr_bias", "dcwr_mean", "pvbf_p"):
-        if getattr(args, name) != usual.get_default(name):
-            raise ValueError(f"--{name} {getattr(args, name)}: leave it out; `compare` makes the other readings of the same notes")
+def _refuse_training_with_it(args: Namespace) -> None:
+    """Raise ValueError unless D-CWR is on and only changes what predicts: notes of another training say nothing of the readings."""
+    for name, needed in (("dcwr", 1), ("dcwr_apply", "predict")):
+        if getattr(args, name) != needed:
+            raise ValueError(f"--{name} {getattr(args, name)}: leave it out; readings are compared where training does not see M^l")
 
 
 def _features(model: Pvbf, tests: Sequence[Any]) -> Tensor:
@@ -111,9 +110,7 @@ def _features(model: Pvbf, tests: Sequence[Any]) -> Tensor:
 class Reading(NamedTuple):
     """How M^l is made of the noted heads. Section 3.5, eqs. 10-13."""
 
-    mean: str = (
-        "classes"  # of eq. 10: over the step's distinct `classes`, its `images`, all `seen` classes, one `scalar`, or `none`
-    )
+    mean: str = "images"  # of eq. 10: over the step's `images`, its distinct `classes`, all `seen` classes, one `scalar`, or `none`
     bias: bool = True
     p: float = 0.9
     one_draw: bool = False  # of epsilon a step, not one a class
@@ -123,9 +120,9 @@ class Reading(NamedTuple):
 
 
 READINGS: dict[str, Reading] = {
-    "mean over the step's distinct classes": Reading(),
+    "the default: mean over the step's images": Reading(),
     "weights only, the bias stays the head's": Reading(bias=False),
-    "mean over the step's images (the default)": Reading(mean="images"),
+    "mean over the step's distinct classes": Reading(mean="classes"),
     "mean over all classes seen": Reading(mean="seen"),
     "one scalar mean over all entries": Reading(mean="scalar"),
     "no mean subtracted": Reading(mean="none"),
@@ -198,20 +195,17 @@ def compare(notes: Notes) -> dict[str, Matrix]:
     """Return each reading's accuracy matrix.
 
     Raises:
-        ValueError: the run's own reading does not give the matrix of its record.
+        ValueError: the reading that the run was made with does not give the matrix of its record.
     """
     makers: dict[str, Callable[[], list[Tensor]]] = {OWN_HEAD: lambda: [notes.heads[end - 1] for end in notes.ends]}
     makers |= {name: partial(long_term_heads, notes, reading) for name, reading in READINGS.items()}
     for name, steps in LAST_STEPS.items():
         makers[name] = partial(_last_means, notes, steps)
     found = {name: matrix(notes, make()) for name, make in makers.items()}
-    (own,) = [
-        name for name, reading in READINGS.items() if reading == Reading(mean=notes.record["args"].get("dcwr_mean", "classes"))
-    ]  # before the flag
-    if found[own] != notes.record["class_il"]:
-        raise ValueError(
-            f"the notes of seed {notes.record['args']['seed']} do not give the run's own accuracies: were they changed?"
-        )
+    args = notes.record["args"]
+    own = Reading(mean=args["dcwr_mean"], bias=bool(args["dcwr_bias"]), p=args["pvbf_p"])
+    if matrix(notes, long_term_heads(notes, own)) != notes.record["class_il"]:
+        raise ValueError(f"the notes of seed {args['seed']} do not give the run's own accuracies: were they changed?")
     return found
 
 

@@ -19,7 +19,7 @@ def notes(tmp_path_factory):
 def test_the_default_gives_the_runs_own_accuracies_and_others_do_not(notes):
     """Every reading has a matrix; that of the default is the record's, and a run without D-CWR has the own head's."""
     found = compare(notes)
-    assert found["mean over the step's images (the default)"] == notes.record["class_il"]
+    assert found["the default: mean over the step's images"] == notes.record["class_il"]
     assert set(found) == {OWN_HEAD, *readings.READINGS, *readings.LAST_STEPS}
     assert [len(stages) for stages in found[OWN_HEAD]] == [1, 2, 3]
     assert sum(matrix != found[OWN_HEAD] for matrix in found.values()) >= 8
@@ -82,8 +82,16 @@ def test_files_and_the_table(notes, tmp_path, capsys):
         assert what in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", ["--dcwr 0", "--dcwr_apply task", "--pvbf_p 0.5"])
-def test_notes_are_of_the_default_reading(words, tmp_path, capsys):
-    """Other flags of D-CWR are refused before anything is trained: `compare` makes the other readings of the same notes."""
+@pytest.mark.parametrize("words", ["--dcwr 0", "--dcwr_apply task", "--dcwr_apply step"])
+def test_notes_are_of_training_that_does_not_see_it(words, tmp_path, capsys):
+    """Refused before anything is trained."""
     assert readings.main(["note", "--output", str(tmp_path / "a.pt"), *words.split()]) == 2
-    assert "`compare` makes the other readings" in capsys.readouterr().err
+    assert "leave it out" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", ["--dcwr_bias 0", "--dcwr_mean classes", "--pvbf_p 0.5"])
+def test_a_run_made_with_another_reading_is_the_same_network(words, notes, tmp_path):
+    """Its record has that reading's accuracies, which `compare` checks, and every reading made of its notes is the default's."""
+    other = readings.note([*WORDS, *words.split(), "--device", "cpu", "--base_path", str(tmp_path)])
+    assert other.record["class_il"] != notes.record["class_il"]
+    assert compare(other) == compare(notes)
