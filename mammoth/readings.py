@@ -11,7 +11,7 @@ the default. The reading that the run was made with must give the very accuracie
 
 import json
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from mammoth.report import claims, documents, published
 from mammoth.report.drawing import Drawing, is_current, write
-from mammoth.report.figures import curves, variation_drawings
+from mammoth.report.figures import curves, drawings
 from mammoth.report.page import LEAD, SCALED_LEAD, experiment_section, write_page
 from mammoth.report.published import POLICIES, Published
 from mammoth.report.tables import FORMATS, build
@@ -91,13 +91,13 @@ def _tables(asked: Namespace) -> int:
 def _figures(asked: Namespace) -> int:
     if asked.experiment is not None:
         item = _one(asked)
-        drawings = _drawings(item) or [curves(item.experiment, item.rows)]
-        if asked.output and len(drawings) > 1:
+        found = _drawings(item) or [curves(item.experiment, item.rows)]
+        if asked.output and len(found) > 1:
             raise ValueError(
-                f"--output: {item.experiment.name} has {len(drawings)} figures; leave it out, they go to {item.source.parent}"
+                f"--output: {item.experiment.name} has {len(found)} figures; leave it out, they go to {item.source.parent}"
             )
-        for drawing in drawings:
-            default = item.source.with_suffix(".png") if len(drawings) == 1 else item.source.with_name(f"{drawing.name}.png")
+        for drawing in found:
+            default = item.source.with_suffix(".png") if len(found) == 1 else item.source.with_name(f"{drawing.name}.png")
             print(f"figure: {write(drawing, asked.output or default)}")
         return 0
     stale, folder = 0, FIGURES
@@ -115,9 +115,7 @@ def _figures(asked: Namespace) -> int:
 
 
 def _drawings(item: Published) -> list[Drawing]:
-    show = item.experiment.show
-    found = [curves(item.experiment, item.rows)] if item.rows and "curves" in show else []
-    return found + (variation_drawings(item.experiment.name, item.variations) if "variation" in show else [])
+    return drawings(item.experiment, item.rows, item.variations)
 
 
 def _claims(asked: Namespace) -> int:

@@ -75,12 +75,24 @@ class Bars:
 
 
 @dataclass(frozen=True)
+class Point:
+    """A mark at `at` = (x, y) with its interval in each direction; `place` and `n` as of a `Line`."""
+
+    label: str
+    place: int
+    n: int
+    at: tuple[float, float]
+    half_widths: tuple[float | None, float | None]
+
+
+@dataclass(frozen=True)
 class Panel:
-    """One pair of axes. `ticks`: (position, label) of the x axis; `rule`: (position, label) of an upright line."""
+    """One pair of axes. `ticks`: (position, label) of the x axis (with points, matplotlib's); `rule`: those of an upright line."""
 
     title: str
     lines: tuple[Line, ...] = ()
     bars: Bars | None = None
+    points: tuple[Point, ...] = ()
     ticks: tuple[tuple[float, str], ...] = ()
     rule: tuple[float, str] | None = None
 
@@ -89,7 +101,7 @@ class Panel:
 class Drawing:
     """A figure. `name` is good for a file; `caption`: what the page says instead of the title; `folded`: it shows it on demand.
 
-    With bars, the y axis follows their heights; an interval much larger than these runs out of the panel.
+    With bars the y axis, with points both axes follow their values; an interval much larger than these runs out of the panel.
     """
 
     name: str
@@ -108,16 +120,19 @@ class Drawing:
 
     @cached_property
     def legend(self) -> tuple[tuple[int, str], ...]:
-        """The places and labels of the lines in all panels, with how many seeds."""
-        lines = [line for panel in self.panels for line in panel.lines]
+        """The places and labels of the lines and points in all panels, with how many seeds."""
+        marks: list[Line | Point] = [line for panel in self.panels for line in panel.lines]
+        marks += [point for panel in self.panels for point in panel.points]
         seeds: dict[tuple[int, str], list[int]] = {}
-        for line in sorted(lines, key=lambda line: line.place):
-            seeds.setdefault((line.place, line.label), []).append(line.n)
+        for mark in sorted(marks, key=lambda mark: mark.place):
+            seeds.setdefault((mark.place, mark.label), []).append(mark.n)
         return tuple((place, f"{label} (n = {_range(counts)})") for (place, label), counts in seeds.items())
 
     @cached_property
     def y_limits(self) -> tuple[float, float]:
         """What every panel's y axis spans."""
+        if any(panel.points for panel in self.panels):
+            return self._span(1)
         marks = [mark for panel in self.panels for mark in (*panel.lines, *((panel.bars,) if panel.bars else ()))]
         pairs = [pair for mark in marks for pair in zip(_heights(mark), mark.half_widths, strict=True)]
         if not pairs:
@@ -130,6 +145,21 @@ class Drawing:
         if any(panel.bars for panel in self.panels):
             return max(low, 1.6 * min(0, *values)) * 1.08 if min(values) < 0 else 0, min(high, 1.6 * max(0, *values)) * 1.08 or 1
         return max(0, low - 4) // 10 * 10, min(102, high + 4)
+
+    @cached_property
+    def x_limits(self) -> tuple[float, float] | None:
+        """What every panel's x axis spans where there are points; None where each panel follows what it shows."""
+        return self._span(0) if any(panel.points for panel in self.panels) else None
+
+    def _span(self, axis: int) -> tuple[float, float]:
+        """Return what holds zero, the points and, up to a quarter of their spread beyond, their intervals on an axis (0: x)."""
+        points = [point for panel in self.panels for point in panel.points]
+        values = [0.0, *(point.at[axis] for point in points)]
+        spread = max(values) - min(values) or 1.0
+        beyond, margin = spread / 4, spread / 20
+        widths = [(point.at[axis], point.half_widths[axis] or 0) for point in points]
+        low, high = min(value - width for value, width in widths), max(value + width for value, width in widths)
+        return max(min(*values, low), min(values) - beyond) - margin, min(max(*values, high), max(values) + beyond) + margin
 
 
 def _range(counts: list[int]) -> str:
@@ -203,7 +233,8 @@ def _metadata(kind: str, digest: str) -> dict[str, Any]:
 def _legend(figure: Any, drawing: Drawing, across: int) -> None:
     from matplotlib.lines import Line2D
 
-    handles = [Line2D([], [], **_look(place)) for place, _ in drawing.legend]
+    look = _look if drawing.x_limits is None else _look_of_point
+    handles = [Line2D([], [], **look(place)) for place, _ in drawing.legend]
     labels = [_plain(f" {label}") for _, label in drawing.legend]  # one that begins with _ would be left out
     figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), across), handlelength=3)
 
@@ -223,6 +254,10 @@ def _look(place: int) -> dict[str, Any]:
     }
 
 
+def _look_of_point(place: int) -> dict[str, Any]:
+    return _look(place) | {"linestyle": "none", "markersize": 6}
+
+
 def _plain(text: str) -> str:
     """Return a text in which matplotlib finds no formula."""
     return text.replace("$", r"\$")
@@ -236,11 +271,14 @@ def _draw(axis: Any, drawing: Drawing, panel: Panel, first: bool = True) -> None
         _draw_line(axis, line)
     if panel.bars:
         _draw_bars(axis, panel.bars, drawing.log)
+    if drawing.x_limits:
+        _draw_points(axis, panel.points, drawing.x_limits)
     if panel.rule:
         _draw_rule(axis, *panel.rule)
-    if not panel.lines and not panel.bars:
+    if not panel.lines and not panel.bars and not panel.points:
         axis.annotate("not run", (0.5, 0.5), xycoords="axes fraction", ha="center", alpha=0.6)
-    axis.set_xticks([place for place, _ in panel.ticks], [_plain(label) for _, label in panel.ticks])
+    if not drawing.x_limits:
+        axis.set_xticks([place for place, _ in panel.ticks], [_plain(label) for _, label in panel.ticks])
     axis.set_title(_plain(panel.title))
     axis.set_xlabel(_plain(drawing.x_label))
     if first:
@@ -273,6 +311,16 @@ def _draw_bars(axis: Any, bars: Bars, log: bool) -> None:
             axis.errorbar(place + 0.5, height, [[down], [width]], color=INK, elinewidth=0.9, capsize=1.5, capthick=0.9)
     axis.set_xlim(-0.3, len(bars.heights) + 0.3)
     axis.axhline(0, color=INK, linewidth=0.8)
+
+
+def _draw_points(axis: Any, points: tuple[Point, ...], limits: tuple[float, float]) -> None:
+    axis.set_xlim(*limits)
+    axis.axhline(0, color=INK, linewidth=0.8)
+    axis.axvline(0, color=INK, linewidth=0.8)
+    for point in points:
+        across, up = point.half_widths
+        bars = {"elinewidth": 0.9, "capsize": 1.5, "capthick": 0.9}
+        axis.errorbar(*point.at, yerr=up or None, xerr=across or None, **bars, **_look_of_point(point.place))
 
 
 def _draw_rule(axis: Any, place: float, label: str) -> None:
@@ -315,8 +363,8 @@ def _inlined(svg: str, prefix: str) -> str:
     return svg.strip()
 
 
-def swatch(place: int) -> str:
-    """Return a small SVG element that shows the line and marker of a place: the page's legend."""
+def swatch(place: int, line: bool = True) -> str:
+    """Return a small SVG element that shows the line (if there is one) and the marker of a place: the page's legend."""
     from matplotlib.markers import MarkerStyle
 
     look = _look(place)
@@ -328,7 +376,5 @@ def swatch(place: int) -> str:
     dash = (
         "" if isinstance(look["linestyle"], str) else f' stroke-dasharray="{" ".join(str(1.6 * d) for d in look["linestyle"][1])}"'
     )
-    return (
-        f'<svg class="swatch" viewBox="0 0 36 12" aria-hidden="true"><path d="M0 6H36" stroke="{paint}" stroke-width="2"{dash}/>'
-        f'<polygon points="{points}" fill="{paint}"/></svg>'
-    )
+    path = f'<path d="M0 6H36" stroke="{paint}" stroke-width="2"{dash}/>' if line else ""
+    return f'<svg class="swatch" viewBox="0 0 36 12" aria-hidden="true">{path}<polygon points="{points}" fill="{paint}"/></svg>'

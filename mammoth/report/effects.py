@@ -1,5 +1,6 @@
 """D-CWR's readings on networks of their own, in each setting that the paper has PVBF in, its numbers beside ours: two tables in
-Markdown, of what PVBF reaches in each reading and of what D-CWR changes there. They are what a reading is judged by."""
+Markdown, of what PVBF reaches in each reading and of what D-CWR changes there, and a figure of the changes. They are what a reading
+is judged by."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -7,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from mammoth.report.claims import FULL, LONG, PLAIN, SHORT, SIZES, Evidence, more
+from mammoth.report.drawing import PALETTE, Drawing, Panel, Point
 from mammoth.report.stats import Interval, t_interval
 from mammoth.report.tables import MEASURES, footer, format_interval, markdown_line
 from mammoth.report.targets import targets
@@ -42,11 +44,15 @@ SETTINGS = (
     Setting("MS 500 w/o ACE", "CIFAR-10 (500 per class)", ("ablation", "PVBF w/o ACE", "MS=500"), ace=False),
 )
 PAIRED = tuple(setting for setting in SETTINGS if setting.ace)  # the paper has no row without ACE and D-CWR
-READINGS = (
+BY_IMAGES = (
     Reading("`predict`", FULL, "PVBF w/o ACE"),
+    Reading("`predict`, weights only", "M^l without the bias"),
     Reading("`task`", "M^l in the head at each task's end", "w/o ACE: M^l in the head at each task's end"),
+    Reading("`task`, weights only", "M^l in the head at each task's end (weights only)"),
     Reading("`step`", "M^l in the head at each step", "w/o ACE: M^l in the head at each step"),
     Reading("`step`, weights only", "M^l in the head at each step (weights only)"),
+)
+BY_CLASSES = (
     Reading("`predict`, mean over classes", "mean over classes", "mean over classes: w/o ACE"),
     Reading(
         "`task`, mean over classes",
@@ -59,6 +65,7 @@ READINGS = (
         "mean over classes: w/o ACE; M^l in the head at each step (weights only)",
     ),
 )
+READINGS = (*BY_IMAGES, *BY_CLASSES)
 
 
 def level(runs: Evidence, reading: Reading, setting: Setting, measure: str) -> Interval | None:
@@ -105,6 +112,22 @@ def markdown(runs: Evidence) -> str:
             f"{distances} {footer(rows)}",
         ]
     )  # fmt: skip
+
+
+def drawing(runs: Evidence) -> Drawing:
+    """Return what D-CWR changes with each reading of the default's mean, a panel for each setting, the paper's change beside."""
+    panels = []
+    for setting in PAIRED:
+        paper = (papers_change(setting, "ACC"), papers_change(setting, "FR"))
+        points = [Point("the paper", len(PALETTE) - 1, PAPERS_SEEDS, paper, (None, None))]
+        for place, reading in enumerate(BY_IMAGES):
+            acc, fr = (change(runs, reading, setting, measure) for measure in ("ACC", "FR"))
+            if acc and fr:
+                changed = (acc.mean, fr.mean), (acc.half_width, fr.half_width)
+                points.append(Point(reading.name.replace("`", ""), place, acc.n, *changed))
+        panels.append(Panel(setting.title, points=tuple(points)))
+    title = "What D-CWR changes, by where M^l is used: mean over seeds and 95 % t-intervals; better is to the lower right"
+    return Drawing("dcwr-changes", title, "change of ACC (points)", "change of FR (points)", tuple(panels), caption=title)
 
 
 def _interval(values: Sequence[float]) -> Interval | None:

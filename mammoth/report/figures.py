@@ -1,4 +1,4 @@
-"""Rows to figures: accuracy over the tasks (Figs. 5, 6), and how parameters varied (Figs. 2, 3, 7, A.8-A.11)."""
+"""Rows to figures: accuracy over the tasks (Figs. 5, 6), how parameters varied (Figs. 2, 3, 7, A.8-A.11), what D-CWR changes."""
 
 import re
 from collections.abc import Sequence
@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from mammoth.experiments import Experiment
+from mammoth.report import effects
+from mammoth.report.claims import Evidence
 from mammoth.report.drawing import Bars, Drawing, Line, Panel, write
 from mammoth.report.stats import Interval, t_interval
 from mammoth.results import Row
@@ -17,6 +19,13 @@ SCALES = {
     "rs": ("robust scaler", "(change − median) / interquartile range", "median", 0.0),
 }  # by standardisation: its name, what it is, what stands at its centre, and where that is
 Entries = Sequence[dict[str, Any]]  # of one row and column, one a seed: {"row", "column", "seed", "variation"}
+
+
+def drawings(experiment: Experiment, rows: Sequence[Row], variations: Entries = ()) -> list[Drawing]:
+    """Return all figures that the report makes of an experiment."""
+    found = [curves(experiment, rows)] if rows and "curves" in experiment.show else []
+    found += variation_drawings(experiment.name, variations) if "variation" in experiment.show else []
+    return found + ([effects.drawing(Evidence({effects.TABLE: list(rows)}))] if experiment.paper == effects.TABLE else [])
 
 
 # -- accuracy over the tasks -------------------------------------------------------------------------------------------------------

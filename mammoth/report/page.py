@@ -13,7 +13,7 @@ from typing import Any
 from mammoth.experiments import Experiment
 from mammoth.report.claims import Outcome
 from mammoth.report.drawing import DARK_PALETTE, PALETTE, Drawing, panel_svgs, swatch
-from mammoth.report.figures import curves, variation_drawings
+from mammoth.report.figures import drawings
 from mammoth.report.tables import MEASURES, TITLES, Entry, Table, build
 from mammoth.report.verdicts import CLOSE, MATCH, SHARP
 from mammoth.results import Row
@@ -64,12 +64,10 @@ def experiment_section(
     variations: Sequence[Row] = (),
     text: str = "",
 ) -> Section:
-    """Return an experiment's section: a table a setting, the curves, and the figures of recorded variations."""
+    """Return an experiment's section: a table a setting, and its figures."""
     tables = [build(experiment, rows, setting) for setting in settings]
-    drawings = [curves(experiment, rows)] if rows and "curves" in experiment.show else []
-    drawings += variation_drawings(experiment.name, variations) if "variation" in experiment.show else []
     command = f"python -m mammoth.sweep run experiments/{experiment.name}.yaml"
-    return Section(experiment.title, tables, rows, drawings, text, command)
+    return Section(experiment.title, tables, rows, drawings(experiment, rows, variations), text, command)
 
 
 def write_page(
@@ -276,7 +274,7 @@ def _value(text: str, runs: str | None) -> str:
 
 def _figure(drawing: Drawing, anchor: str) -> str:
     """Return a figure, folded if the drawing says so: a legend, and each panel an SVG of its own, to wrap on a phone."""
-    legend = "".join(f"<li>{swatch(place)}{escape(label)}</li>" for place, label in drawing.legend)
+    legend = "".join(f"<li>{swatch(place, drawing.x_limits is None)}{escape(label)}</li>" for place, label in drawing.legend)
     panels = zip(drawing.panels, panel_svgs(drawing, anchor), strict=True)
     pictures = [
         svg.replace("<svg", f'<svg role="img" aria-label="{escape(f"{drawing.title}. {panel.title}")}"', 1) for panel, svg in panels

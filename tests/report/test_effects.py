@@ -1,15 +1,20 @@
 """What D-CWR's readings reach and change, on rows made by hand."""
 
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+
 import pytest
 from made_rows import row
 
 from mammoth.experiments import load_experiment
 from mammoth.report import effects
 from mammoth.report.claims import PLAIN, Evidence
-from mammoth.report.effects import PAIRED, READINGS, SETTINGS
+from mammoth.report.drawing import PALETTE, render
+from mammoth.report.effects import BY_IMAGES, PAIRED, READINGS, SETTINGS
+from mammoth.report.figures import drawings
 from utils.yaml_files import ROOT
 
-PREDICT, TASK = READINGS[:2]
+PREDICT, TASK = (next(reading for reading in READINGS if reading.name == name) for name in ("`predict`", "`task`"))
 SHORT = SETTINGS[0]
 
 
@@ -54,6 +59,31 @@ def test_the_distance_is_a_root_mean_square_over_all_settings():
     lines = effects.markdown(runs(*cells)).splitlines()
     assert next(line for line in lines if line.startswith("| `task` |")).split(" | ")[-2] == "2.2"
     assert next(line for line in lines if line.startswith("| `predict` |")).endswith("| – | – |")
+
+
+def test_the_figure_has_the_papers_changes_and_ours():
+    """Beside the paper's at each size: ours where there are pairs, with intervals; zero is inside, a wide interval runs out."""
+    found = effects.drawing(runs((PLAIN, SHORT.column, [30.0, 40.0]), (TASK.row, SHORT.column, [31.0, 42.0])))
+    assert [panel.title for panel in found.panels] == [setting.title for setting in PAIRED]
+    assert [len(panel.points) for panel in found.panels] == [2, 1, 1, 1]
+    paper, task = found.panels[0].points
+    assert paper.at == pytest.approx((3.3, -2.6))
+    assert (task.label, task.n, task.at) == ("task", 2, (1.5, 0.0))
+    assert task.half_widths[0] == pytest.approx(12.706 * 0.5, abs=1e-3)  # of 1 and 2
+    assert found.legend == ((BY_IMAGES.index(TASK), "task (n = 2)"), (len(PALETTE) - 1, "the paper (n = 15)"))
+    low, high = found.x_limits
+    down, up = 1.5 - task.half_widths[0], 4.4 + 8.5 / 4  # the interval's end; a quarter of the spread beyond the last point
+    assert (low, high) == pytest.approx((down - 8.5 / 20, up + 8.5 / 20))
+    words = " ".join("".join(element.itertext()) for element in ET.fromstring(render(found, "svg")).iter())
+    assert all(word in words for word in ("MS 20", "CIFAR-100", "task (n = 2)", "change of ACC (points)"))
+
+
+def test_the_figure_is_the_controls_alone():
+    """Neither another experiment nor the controls at a scale have the paper's numbers beside them."""
+    controls = load_experiment(ROOT / "experiments" / "controls.yaml")
+    assert [each.name for each in drawings(controls, [])] == ["dcwr-changes"]
+    for other in (load_experiment(ROOT / "experiments" / "controls.yaml", "tiny"), replace(controls, paper="table_short")):
+        assert drawings(other, []) == []
 
 
 def test_every_row_named_here_is_one_of_the_controls():
