@@ -1,8 +1,9 @@
 """Every method, and every part that touches tensors, on a made-up device: nothing is left on the CPU, and the numbers are the same.
 
-No session of ours has had a GPU in the gate; this is what can be known of one without it.
+The gate has no GPU: this is what can be known of one without it.
 """
 
+import itertools
 import json
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 from torch.utils import backend_registration
 
 import models
+from tests.datasets.made_files import write_image
 from utils.yaml_files import ROOT
 
 AVAILABLE = hasattr(backend_registration, "_setup_privateuseone_for_python_backend")
@@ -65,6 +67,13 @@ def faults(lines):
 def test_the_same_numbers_as_on_the_cpu(lines):
     """Trained, evaluated, stored and gone on with there: accuracies, confusions and diagnostics are the CPU's to the last digit."""
     assert faults(lines) == []
+
+
+def test_own_images(tmp_path):
+    """Files become batches on the device."""
+    for place, number in itertools.product(range(4), range(6)):
+        write_image(tmp_path / f"class{place}" / f"{number}.png", 60 * place + 10 * number, (32, 32))
+    assert faults([f"--model pvbf --dataset seq-folder --data_path {tmp_path}"]) == []
 
 
 def test_a_method_that_leaves_a_tensor_on_the_cpu_is_caught(tmp_path):
