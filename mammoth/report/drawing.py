@@ -315,6 +315,7 @@ def _draw_bars(axis: Any, bars: Bars, log: bool) -> None:
 
 def _draw_points(axis: Any, points: tuple[Point, ...], limits: tuple[float, float]) -> None:
     axis.set_xlim(*limits)
+    axis.locator_params(axis="x", nbins=5, integer=True)  # short labels: one at the edge is not cut
     axis.axhline(0, color=INK, linewidth=0.8)
     axis.axvline(0, color=INK, linewidth=0.8)
     for point in points:
