@@ -103,8 +103,11 @@ def _perform(operation, args, kwargs):
 
 
 def _may_index(operation, args, strangers):
-    """Whether the only tensors from the CPU are what another device's are indexed with, which CUDA allows."""
-    return operation in INDEXING and isinstance(args[0], Pretended) and all(not tensor.is_floating_point() for tensor in strangers)
+    """Whether all tensors from the CPU are what one of the device is indexed with, as CUDA allows; not what is put there."""
+    if operation not in INDEXING or not isinstance(args[0], Pretended):
+        return False
+    indexes = tree_leaves(args[1])
+    return all(any(tensor is index for index in indexes) for tensor in strangers)
 
 
 def _lowered(leaf):

@@ -42,14 +42,25 @@ from models import register_model
 from models.er import Er
 
 
-@register_model("mixed")
+@register_model("THIS")
 class Mixed(Er):
-    NAME = "mixed"
+    NAME = "THIS"
     COMPATIBILITY = ["class-il"]
 
     def observe(self, inputs, labels, not_aug_inputs, epoch=None):
-        return super().observe(inputs * torch.ones(inputs.shape[1:]), labels, not_aug_inputs, epoch)
+        FAULT
+        return super().observe(inputs, labels, not_aug_inputs, epoch)
 """
+FAULTS = {
+    "product": "inputs = inputs * torch.ones(inputs.shape[1:])",
+    "put": "labels[torch.tensor([0, 1])] = torch.tensor([0, 1])",
+    "draw": "labels = labels[torch.randperm(10, generator=torch.Generator(), device=labels.device)]",
+}
+CAUGHT = {
+    "product": "aten.mul.Tensor: tensors on two devices: (10, 1, 8, 8) on pretended:0, (1, 8, 8) on cpu",
+    "put": "aten.index_put_.default: tensors on two devices: (10,) on pretended:0, (2,) on cpu, (2,) on cpu",
+    "draw": "a generator on cpu cannot fill a tensor on pretended:0",
+}
 
 
 def faults(lines):
@@ -77,7 +88,9 @@ def test_own_images(tmp_path):
 
 
 def test_a_method_that_leaves_a_tensor_on_the_cpu_is_caught(tmp_path):
-    """The one fault that this is for."""
-    (tmp_path / "mixed.py").write_text(MIXED, encoding="utf-8")
-    (found,) = faults([f"--model mixed --models_path {tmp_path} --buffer_size 10 {STEPS}"])
-    assert "aten.mul.Tensor: tensors on two devices: (10, 1, 8, 8) on pretended:0, (1, 8, 8) on cpu" in found
+    """Used with one on the device, put into one there; and a generator of the CPU's that is to fill one there."""
+    for name, fault in FAULTS.items():
+        (tmp_path / f"{name}.py").write_text(MIXED.replace("THIS", name).replace("FAULT", fault), encoding="utf-8")
+    found = faults([f"--model {name} --models_path {tmp_path} --buffer_size 10 {STEPS}" for name in FAULTS])
+    for each, expected in zip(found, CAUGHT.values(), strict=True):
+        assert expected in each
