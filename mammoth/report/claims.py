@@ -93,7 +93,8 @@ class Outcome:
 
 
 def _paired(first: Values, second: Values, combine: Callable[[float, float], float]) -> Values:
-    return {key: combine(first[key], second[key]) for key in first.keys() & second.keys()}
+    """Return a number for each pair, in the order of their keys: in a set's, sums differ by the last digit from process to process."""
+    return {key: combine(first[key], second[key]) for key in sorted(first.keys() & second.keys())}
 
 
 def more(table: str, row: str, other: str, column: str, measure: str = "ACC", setting: str = "class_il") -> Contrast:
@@ -118,7 +119,7 @@ def gain(table: str, row: str, other: str, columns: Sequence[str]) -> Contrast:
         pairs = [(evidence.values(table, row, column), evidence.values(table, other, column)) for column in columns]
         by_column = [_paired(ours, theirs, lambda a, b: 100 * (a / b - 1)) for ours, theirs in pairs]
         keys = set.intersection(*(set(values) for values in by_column))
-        return {key: sum(values[key] for values in by_column) / len(columns) for key in keys}
+        return {key: sum(values[key] for values in by_column) / len(columns) for key in sorted(keys)}
 
     return Contrast(contrast)
 

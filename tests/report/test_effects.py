@@ -8,7 +8,7 @@ from made_rows import row
 
 from mammoth.experiments import load_experiment
 from mammoth.report import effects
-from mammoth.report.claims import PLAIN, Evidence
+from mammoth.report.claims import PLAIN, Evidence, more
 from mammoth.report.drawing import PALETTE, render
 from mammoth.report.effects import BY_IMAGES, PAIRED, READINGS, SETTINGS
 from mammoth.report.figures import drawings
@@ -39,6 +39,15 @@ def test_changes_are_paired_by_seed():
     assert reached is not None
     assert reached.mean == pytest.approx(51.0)
     assert effects.change(found, PREDICT, SHORT, "ACC") is None
+
+
+def test_pairs_come_in_the_order_of_seeds():
+    """Whatever a set's order is in this process: a sum's last digit, and with it a figure's digest, depends on it."""
+    many = [float(seed) for seed in range(40)]
+    found = more("controls", TASK.row, PLAIN, SHORT.column).values(
+        runs((PLAIN, SHORT.column, many), (TASK.row, SHORT.column, many))
+    )
+    assert [seed for seed, _ in found] == list(range(40))
 
 
 def test_the_papers_changes():
