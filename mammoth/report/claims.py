@@ -93,7 +93,7 @@ class Outcome:
 
 
 def _paired(first: Values, second: Values, combine: Callable[[float, float], float]) -> Values:
-    """Return a number for each pair, in the order of their keys: in a set's, sums differ by the last digit from process to process."""
+    """Return a number for each pair, in the order of their keys: a set's order, and so a sum's last digit, changes by process."""
     return {key: combine(first[key], second[key]) for key in sorted(first.keys() & second.keys())}
 
 
