@@ -52,15 +52,19 @@ class Mixed(Er):
         return super().observe(inputs, labels, not_aug_inputs, epoch)
 """
 FAULTS = {
-    "product": "inputs = inputs * torch.ones(inputs.shape[1:])",
-    "put": "labels[torch.tensor([0, 1])] = torch.tensor([0, 1])",
-    "draw": "labels = labels[torch.randperm(10, generator=torch.Generator(), device=labels.device)]",
-}
-CAUGHT = {
-    "product": "aten.mul.Tensor: tensors on two devices: (10, 1, 8, 8) on pretended:0, (1, 8, 8) on cpu",
-    "put": "aten.index_put_.default: tensors on two devices: (10,) on pretended:0, (2,) on cpu, (2,) on cpu",
-    "draw": "a generator on cpu cannot fill a tensor on pretended:0",
-}
+    "product": (
+        "inputs = inputs * torch.ones(inputs.shape[1:])",
+        "aten.mul.Tensor: tensors on two devices: (10, 1, 8, 8) on pretended:0, (1, 8, 8) on cpu",
+    ),
+    "put": (
+        "labels[torch.tensor([0, 1])] = torch.tensor([0, 1])",
+        "aten.index_put_.default: tensors on two devices: (10,) on pretended:0, (2,) on cpu, (2,) on cpu",
+    ),
+    "draw": (
+        "labels = labels[torch.randperm(10, generator=torch.Generator(), device=labels.device)]",
+        "a generator on cpu cannot fill a tensor on pretended:0",
+    ),
+}  # a line of `observe`, and what is said of it
 
 
 def faults(lines):
@@ -89,8 +93,8 @@ def test_own_images(tmp_path):
 
 def test_a_method_that_leaves_a_tensor_on_the_cpu_is_caught(tmp_path):
     """Used with one on the device, put into one there; and a generator of the CPU's that is to fill one there."""
-    for name, fault in FAULTS.items():
+    for name, (fault, _) in FAULTS.items():
         (tmp_path / f"{name}.py").write_text(MIXED.replace("THIS", name).replace("FAULT", fault), encoding="utf-8")
     found = faults([f"--model {name} --models_path {tmp_path} --buffer_size 10 {STEPS}" for name in FAULTS])
-    for each, expected in zip(found, CAUGHT.values(), strict=True):
+    for each, (_, expected) in zip(found, FAULTS.values(), strict=True):
         assert expected in each
